@@ -1,0 +1,1 @@
+//! The local control plane and what the end-to-end tests share.

@@ -1,0 +1,2 @@
+//! grayrollout
+fn main() {}

@@ -1,0 +1,6 @@
+//! GrayRollout: staged rollouts in place on existing Deployments.
+//!
+//! Data flows one way: watch, index, snapshot, [`plan`], apply, status.
+
+pub mod api;
+pub mod plan;
