@@ -20,10 +20,8 @@ pub fn crd() -> Result<Value, String> {
             .pointer_mut(rule.at)
             .and_then(Value::as_object_mut)
             .ok_or_else(|| format!("the schema has no {}", rule.at))?;
-        if let Some(rules) = place
-            .entry("x-kubernetes-validations")
-            .or_insert_with(|| json!([]))
-            .as_array_mut()
+        if let Some(rules) =
+            place.entry("x-kubernetes-validations").or_insert_with(|| json!([])).as_array_mut()
         {
             rules.push(rule.to_value());
         }
@@ -42,85 +40,25 @@ pub fn crd() -> Result<Value, String> {
 /// estimated cost of the CEL rules low.
 fn extras() -> Vec<(&'static str, &'static str, Value)> {
     vec![
-        (
-            "/properties/status/properties/conditions",
-            "x-kubernetes-list-type",
-            json!("map"),
-        ),
-        (
-            "/properties/status/properties/conditions",
-            "x-kubernetes-list-map-keys",
-            json!(["type"]),
-        ),
-        (
-            "/properties/status/properties/history",
-            "x-kubernetes-list-type",
-            json!("atomic"),
-        ),
-        (
-            "/properties/status/properties/history",
-            "maxItems",
-            json!(10),
-        ),
-        (
-            "/properties/status/properties/stagePercents",
-            "x-kubernetes-list-type",
-            json!("atomic"),
-        ),
-        (
-            "/properties/status/properties/stagePercents",
-            "maxItems",
-            json!(20),
-        ),
-        (
-            "/properties/spec/properties/stages",
-            "x-kubernetes-list-type",
-            json!("atomic"),
-        ),
-        (
-            "/properties/status/properties/approval/properties/rollout",
-            "minimum",
-            json!(1),
-        ),
+        ("/properties/status/properties/conditions", "x-kubernetes-list-type", json!("map")),
+        ("/properties/status/properties/conditions", "x-kubernetes-list-map-keys", json!(["type"])),
+        ("/properties/status/properties/history", "x-kubernetes-list-type", json!("atomic")),
+        ("/properties/status/properties/history", "maxItems", json!(10)),
+        ("/properties/status/properties/stagePercents", "x-kubernetes-list-type", json!("atomic")),
+        ("/properties/status/properties/stagePercents", "maxItems", json!(20)),
+        ("/properties/spec/properties/stages", "x-kubernetes-list-type", json!("atomic")),
+        ("/properties/status/properties/approval/properties/rollout", "minimum", json!(1)),
         (
             "/properties/status/properties/approval/properties/rollout",
             "maximum",
             json!(1_000_000_000),
         ),
-        (
-            "/properties/status/properties/approval/properties/stage",
-            "minimum",
-            json!(1),
-        ),
-        (
-            "/properties/status/properties/approval/properties/stage",
-            "maximum",
-            json!(20),
-        ),
-        (
-            "/properties/status/properties/approval/properties/by",
-            "maxLength",
-            json!(253),
-        ),
-        (
-            "/properties/status/properties/abort/properties/rollout",
-            "minimum",
-            json!(1),
-        ),
-        (
-            "/properties/status/properties/abort/properties/rollout",
-            "maximum",
-            json!(1_000_000_000),
-        ),
-        (
-            "/properties/status/properties/retry/properties/rollout",
-            "minimum",
-            json!(1),
-        ),
-        (
-            "/properties/status/properties/retry/properties/rollout",
-            "maximum",
-            json!(1_000_000_000),
-        ),
+        ("/properties/status/properties/approval/properties/stage", "minimum", json!(1)),
+        ("/properties/status/properties/approval/properties/stage", "maximum", json!(20)),
+        ("/properties/status/properties/approval/properties/by", "maxLength", json!(253)),
+        ("/properties/status/properties/abort/properties/rollout", "minimum", json!(1)),
+        ("/properties/status/properties/abort/properties/rollout", "maximum", json!(1_000_000_000)),
+        ("/properties/status/properties/retry/properties/rollout", "minimum", json!(1)),
+        ("/properties/status/properties/retry/properties/rollout", "maximum", json!(1_000_000_000)),
     ]
 }

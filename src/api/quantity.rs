@@ -89,11 +89,7 @@ mod tests {
     #[test]
     fn what_is_no_share_resolves_to_nothing() {
         for bad in ["", "25", "x%", "-5%", "99999999999999999999%"] {
-            assert_eq!(
-                IntOrPercent::Percent(bad.into()).round_up(10),
-                None,
-                "{bad}"
-            );
+            assert_eq!(IntOrPercent::Percent(bad.into()).round_up(10), None, "{bad}");
         }
         assert_eq!(IntOrPercent::Count(-1).round_up(10), None);
     }

@@ -28,13 +28,7 @@ impl Rule {
     }
 
     const fn new(at: &'static str, expression: &'static str, message: &'static str) -> Self {
-        Self {
-            at,
-            expression,
-            message,
-            message_expression: None,
-            optional_old_self: false,
-        }
+        Self { at, expression, message, message_expression: None, optional_old_self: false }
     }
 }
 

@@ -180,11 +180,7 @@ impl GrayRolloutSpec {
     /// What entering stage `number` (from 1) needs.
     #[must_use]
     pub fn approval_of(&self, number: usize) -> Approval {
-        let default = if number == 1 {
-            Approval::Automatic
-        } else {
-            Approval::Required
-        };
+        let default = if number == 1 { Approval::Automatic } else { Approval::Required };
         number
             .checked_sub(1)
             .and_then(|index| self.stages.get(index))

@@ -273,13 +273,8 @@ pub enum HistoryResult {
 
 impl HistoryResult {
     /// Every result.
-    pub const ALL: [Self; 5] = [
-        Self::Completed,
-        Self::Aborted,
-        Self::Failed,
-        Self::Superseded,
-        Self::RevertedByTemplate,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Completed, Self::Aborted, Self::Failed, Self::Superseded, Self::RevertedByTemplate];
 
     /// The result's name, as it is written.
     #[must_use]

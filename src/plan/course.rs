@@ -35,11 +35,7 @@ pub struct Draft {
 impl Draft {
     /// Adds an event about the `GrayRollout`.
     pub fn tell(&mut self, kind: EventKind, message: String) {
-        self.events.push(Event {
-            kind,
-            message,
-            on_target: false,
-        });
+        self.events.push(Event { kind, message, on_target: false });
     }
 
     fn keep(mut self, course: Course) -> Self {
@@ -52,11 +48,7 @@ impl Draft {
 pub fn decide(facts: &Facts<'_>) -> Draft {
     let status = facts.rollout.status.clone();
     let known = status.target_uid.as_deref() == Some(&facts.target.uid);
-    let mut draft = Draft {
-        status,
-        course: Course::Resting,
-        events: Vec::new(),
-    };
+    let mut draft = Draft { status, course: Course::Resting, events: Vec::new() };
     if !known || draft.status.stable_revision.is_none() {
         return first_sight(facts, draft);
     }
@@ -94,18 +86,11 @@ fn first_sight(facts: &Facts<'_>, mut draft: Draft) -> Draft {
     let new = facts.new_replica_set();
     let others: Vec<_> = facts.active_besides(new).collect();
     let has_new_pods = new.is_some_and(|rs| rs.replicas > 0);
-    let recorded = facts
-        .original()
-        .and_then(|original| original.stable.as_deref());
+    let recorded = facts.original().and_then(|original| original.stable.as_deref());
     let older = facts
         .of_revision(recorded)
         .filter(|rs| Some(&rs.uid) != new.map(|rs| &rs.uid))
-        .or_else(|| {
-            others
-                .iter()
-                .copied()
-                .max_by_key(|rs| (rs.available, rs.replicas))
-        })
+        .or_else(|| others.iter().copied().max_by_key(|rs| (rs.available, rs.replicas)))
         .or_else(|| newest_besides(facts, new).filter(|_| new.is_none()));
     match older {
         Some(stable)
@@ -125,23 +110,14 @@ fn first_sight(facts: &Facts<'_>, mut draft: Draft) -> Draft {
             settle(facts, &mut draft);
             let available = new.map_or(0, ReplicaSet::usable);
             let first = only && available < facts.replicas();
-            draft.keep(if first {
-                Course::FirstDeploy
-            } else {
-                Course::Resting
-            })
+            draft.keep(if first { Course::FirstDeploy } else { Course::Resting })
         }
     }
 }
 
 fn newest_besides<'a>(facts: &Facts<'a>, new: Option<&ReplicaSet>) -> Option<&'a ReplicaSet> {
     let uid = new.map(|rs| rs.uid.as_str());
-    facts
-        .replica_sets
-        .iter()
-        .rev()
-        .find(|rs| Some(rs.uid.as_str()) != uid)
-        .copied()
+    facts.replica_sets.iter().rev().find(|rs| Some(rs.uid.as_str()) != uid).copied()
 }
 
 /// Another target, or none known: everything but the number and the history starts afresh.
@@ -175,21 +151,14 @@ fn take_over(facts: &Facts<'_>, draft: &mut Draft, new: Option<&ReplicaSet>) {
 }
 
 fn resting(facts: &Facts<'_>, mut draft: Draft) -> Draft {
-    let first = !matches!(
-        draft.status.phase,
-        Some(Phase::Completed | Phase::RollingBack)
-    );
+    let first = !matches!(draft.status.phase, Some(Phase::Completed | Phase::RollingBack));
     let new = facts.new_replica_set();
     let stable = facts.of_revision(draft.status.stable_revision.as_deref());
     if facts.is_recorded_template(&draft.status) {
         refresh(facts, &mut draft);
         let available = new.map_or(0, ReplicaSet::usable);
         let first = new.is_none() || first && available < facts.replicas();
-        return draft.keep(if first {
-            Course::FirstDeploy
-        } else {
-            Course::Resting
-        });
+        return draft.keep(if first { Course::FirstDeploy } else { Course::Resting });
     }
     let rolled_out_natively = new
         .is_some_and(|rs| rs.replicas > 0 && rs.replicas == facts.replicas())
@@ -222,11 +191,7 @@ fn forward(facts: &Facts<'_>, mut draft: Draft) -> Draft {
         return revert(facts, draft);
     }
     let number = draft.status.rollout;
-    let aborted = draft
-        .status
-        .abort
-        .as_ref()
-        .is_some_and(|abort| Some(abort.rollout) == number);
+    let aborted = draft.status.abort.as_ref().is_some_and(|abort| Some(abort.rollout) == number);
     if aborted && stable.is_some() {
         return give_up(facts, draft, HistoryResult::Aborted);
     }
@@ -244,18 +209,12 @@ fn forward(facts: &Facts<'_>, mut draft: Draft) -> Draft {
 /// The template changed in the middle of a rollout.
 fn redirected(facts: &Facts<'_>, mut draft: Draft, stable: Option<&ReplicaSet>) -> Draft {
     if stages::is_finished(facts, &draft.status) {
-        draft
-            .status
-            .stable_revision
-            .clone_from(&draft.status.update_revision);
+        draft.status.stable_revision.clone_from(&draft.status.update_revision);
         complete(facts, &mut draft, HistoryResult::Completed);
         start(facts, &mut draft);
         return forward(facts, draft.keep(Course::Forward));
     }
-    let (number, stage) = (
-        draft.status.rollout.unwrap_or(0),
-        draft.status.stage.unwrap_or(0),
-    );
+    let (number, stage) = (draft.status.rollout.unwrap_or(0), draft.status.stage.unwrap_or(0));
     if stable.is_some_and(|rs| rs.template == facts.target.template) {
         return revert(facts, draft);
     }
@@ -276,21 +235,13 @@ fn redirected(facts: &Facts<'_>, mut draft: Draft, stable: Option<&ReplicaSet>) 
 /// The template was set back to the stable revision's.
 fn revert(facts: &Facts<'_>, mut draft: Draft) -> Draft {
     if gave_up(&draft.status).is_none() {
-        close(
-            facts,
-            &mut draft.status,
-            HistoryResult::RevertedByTemplate,
-            false,
-        );
+        close(facts, &mut draft.status, HistoryResult::RevertedByTemplate, false);
     }
     let text = format!(
         "rollout {}: the template is the stable revision's again; going back to it",
         draft.status.rollout.unwrap_or(0)
     );
-    draft
-        .status
-        .update_revision
-        .clone_from(&draft.status.stable_revision);
+    draft.status.update_revision.clone_from(&draft.status.stable_revision);
     draft.status.template_hash = Some(facts.target.template.to_string());
     go_back(&mut draft);
     draft.tell(EventKind::RollbackStarted, text);
@@ -304,10 +255,7 @@ pub fn give_up(facts: &Facts<'_>, mut draft: Draft, result: HistoryResult) -> Dr
     close(facts, &mut draft.status, result, false);
     go_back(&mut draft);
     if result == HistoryResult::Aborted {
-        draft.tell(
-            EventKind::RolloutAborted,
-            format!("rollout {number} was aborted"),
-        );
+        draft.tell(EventKind::RolloutAborted, format!("rollout {number} was aborted"));
     }
     let text = format!("rollout {number}: going back to the stable revision {stable}");
     draft.tell(EventKind::RollbackStarted, text);
@@ -352,11 +300,7 @@ fn rolled_back(facts: &Facts<'_>, mut draft: Draft) -> Draft {
     let stable = facts.of_revision(draft.status.stable_revision.as_deref());
     let asked = !facts.is_recorded_template(&draft.status) || wants_retry(&draft.status);
     let Some(stable) = stable else {
-        return if asked {
-            first_sight(facts, draft)
-        } else {
-            draft.keep(Course::RolledBack)
-        };
+        return if asked { first_sight(facts, draft) } else { draft.keep(Course::RolledBack) };
     };
     if stable.template == facts.target.template {
         settle(facts, &mut draft);
@@ -372,10 +316,7 @@ fn rolled_back(facts: &Facts<'_>, mut draft: Draft) -> Draft {
 }
 
 fn wants_retry(status: &GrayRolloutStatus) -> bool {
-    status
-        .retry
-        .as_ref()
-        .is_some_and(|retry| Some(retry.rollout) == status.rollout)
+    status.retry.as_ref().is_some_and(|retry| Some(retry.rollout) == status.rollout)
 }
 
 /// The next rollout number, before its first stage.
@@ -422,10 +363,7 @@ fn settle(facts: &Facts<'_>, draft: &mut Draft) {
 /// The rollout at hand ended well, and what it rolled out is the stable revision now.
 pub fn complete(facts: &Facts<'_>, draft: &mut Draft, result: HistoryResult) {
     let number = draft.status.rollout.unwrap_or(0);
-    let after_seconds = draft
-        .status
-        .started_at
-        .map_or(0.0, |at| seconds_since(facts, at));
+    let after_seconds = draft.status.started_at.map_or(0.0, |at| seconds_since(facts, at));
     if result == HistoryResult::Completed {
         close(facts, &mut draft.status, result, true);
     } else {
@@ -436,16 +374,10 @@ pub fn complete(facts: &Facts<'_>, draft: &mut Draft, result: HistoryResult) {
     draft.status.stable_revision.clone_from(&revision);
     draft.status.update_revision = revision;
     draft.status.phase = Some(Phase::Completed);
-    let what = if result == HistoryResult::Completed {
-        "completed"
-    } else {
-        "reverted by its template"
-    };
+    let what =
+        if result == HistoryResult::Completed { "completed" } else { "reverted by its template" };
     draft.tell(
-        EventKind::RolloutCompleted {
-            result,
-            after_seconds,
-        },
+        EventKind::RolloutCompleted { result, after_seconds },
         format!("rollout {number} {what}: the Deployment is given back"),
     );
 }
@@ -453,10 +385,7 @@ pub fn complete(facts: &Facts<'_>, draft: &mut Draft, result: HistoryResult) {
 /// The way back ended: the failed template stays where it is, without pods.
 pub fn rest_rolled_back(facts: &Facts<'_>, draft: &mut Draft) {
     let number = draft.status.rollout.unwrap_or(0);
-    let after_seconds = draft
-        .status
-        .started_at
-        .map_or(0.0, |at| seconds_since(facts, at));
+    let after_seconds = draft.status.started_at.map_or(0.0, |at| seconds_since(facts, at));
     let result = gave_up(&draft.status).unwrap_or(HistoryResult::Aborted);
     finish_history(facts, &mut draft.status);
     let status = &mut draft.status;
@@ -467,10 +396,7 @@ pub fn rest_rolled_back(facts: &Facts<'_>, draft: &mut Draft) {
     status.stage_reached_at = None;
     status.last_progress = None;
     draft.tell(
-        EventKind::RolledBack {
-            result,
-            after_seconds,
-        },
+        EventKind::RolledBack { result, after_seconds },
         format!("rollout {number}: every pod runs the stable revision again"),
     );
     draft.course = Course::RolledBack;

@@ -13,15 +13,9 @@ use crate::api::Phase;
 /// What someone else changed in the Deployment, told when it is put back.
 pub fn reformed(facts: &Facts<'_>, patched: bool, form: Form) -> Vec<Event> {
     let mut events = Vec::new();
-    let ours = facts
-        .original()
-        .is_some_and(|original| original.uid == facts.rollout.uid);
+    let ours = facts.original().is_some_and(|original| original.uid == facts.rollout.uid);
     let mut tell = |field: &'static str, message: String| {
-        events.push(Event {
-            kind: EventKind::DriftCorrected { field },
-            message,
-            on_target: true,
-        });
+        events.push(Event { kind: EventKind::DriftCorrected { field }, message, on_target: true });
     };
     if !patched || !ours {
         return events;
@@ -30,9 +24,7 @@ pub fn reformed(facts: &Facts<'_>, patched: bool, form: Form) -> Vec<Event> {
         let by = "someone unpaused the Deployment; it is paused again: this rollout decides when";
         tell("paused", by.into());
     }
-    let replaced = facts
-        .original()
-        .is_some_and(|original| original.strategy.is_some());
+    let replaced = facts.original().is_some_and(|original| original.strategy.is_some());
     if replaced
         && facts.target.strategy == facts.own
         && matches!(form, Form::Moving | Form::Held { .. })
@@ -73,10 +65,7 @@ pub fn resized(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>) -> Option<Ev
         .collect();
     (undisturbed && (resting || above) && !scaled.is_empty()).then(|| Event {
         kind: EventKind::DriftCorrected { field: "replicas" },
-        message: format!(
-            "someone scaled a ReplicaSet; put back: {}",
-            scaled.join(", ")
-        ),
+        message: format!("someone scaled a ReplicaSet; put back: {}", scaled.join(", ")),
         on_target: true,
     })
 }

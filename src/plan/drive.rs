@@ -49,40 +49,19 @@ pub struct Moves {
 /// The sizes that the course asks for.
 pub fn sizes<'a>(facts: &Facts<'a>, draft: &Draft) -> Sizes<'a> {
     let tracks = tracks(facts, draft);
-    let terminating = if facts.spec.wait_for_termination {
-        facts
-            .replica_sets
-            .iter()
-            .fold(0_i32, |sum, rs| sum.saturating_add(rs.terminating.max(0)))
-    } else {
-        0
-    };
-    let room = Room {
-        replicas: facts.replicas(),
-        bounds: facts.bounds,
-        terminating,
-    };
-    let batch = if settles_natively(&tracks) {
-        Vec::new()
-    } else {
-        pace::pace(&tracks, room)
-    };
-    Sizes {
-        leftovers: leftovers(facts, draft),
-        tracks,
-        batch,
-    }
+    let terminating = facts.spec.wait_for_termination.then(|| {
+        facts.replica_sets.iter().fold(0_i32, |sum, rs| sum.saturating_add(rs.terminating.max(0)))
+    });
+    let room = Room { replicas: facts.replicas(), bounds: facts.bounds, terminating };
+    let batch = if settles_natively(&tracks) { Vec::new() } else { pace::pace(&tracks, room) };
+    Sizes { leftovers: leftovers(facts, draft), tracks, batch }
 }
 
 fn tracks<'a>(facts: &Facts<'a>, draft: &Draft) -> Vec<Track<'a>> {
     let new = facts.new_replica_set();
     let stable = facts.of_revision(draft.status.stable_revision.as_deref());
     let replicas = facts.replicas();
-    let track = |role, replica_set, want| Track {
-        role,
-        replica_set,
-        want,
-    };
+    let track = |role, replica_set, want| Track { role, replica_set, want };
     let mut tracks = match draft.course {
         Course::Resting | Course::FirstDeploy => vec![track(Role::Stable, new, replicas)],
         // The stable revision is lost: what the native controller gave to the new one stays.
@@ -94,29 +73,20 @@ fn tracks<'a>(facts: &Facts<'a>, draft: &Draft) -> Vec<Track<'a>> {
         Course::Forward => {
             let (want_new, want_old) = facts.wants(&draft.status);
             let want_old = want_old.max(i32::from(stages::keeps_one(facts, &draft.status)));
-            vec![
-                track(Role::Update, new, want_new),
-                track(Role::Stable, stable, want_old),
-            ]
+            vec![track(Role::Update, new, want_new), track(Role::Stable, stable, want_old)]
         }
         Course::Back | Course::RolledBack if stable.is_none() => return Vec::new(),
         Course::Back | Course::RolledBack => vec![track(Role::Stable, stable, replicas)],
     };
-    let listed: Vec<_> = tracks
-        .iter()
-        .filter_map(|track| track.replica_set.map(|rs| rs.uid.as_str()))
-        .collect();
+    let listed: Vec<_> =
+        tracks.iter().filter_map(|track| track.replica_set.map(|rs| rs.uid.as_str())).collect();
     let others: Vec<_> = facts
         .replica_sets
         .iter()
         .filter(|rs| rs.replicas > 0 && !listed.contains(&rs.uid.as_str()))
         .map(|rs| {
             let is_update = Some(&rs.revision) == draft.status.update_revision.as_ref();
-            track(
-                if is_update { Role::Update } else { Role::Other },
-                Some(*rs),
-                0,
-            )
+            track(if is_update { Role::Update } else { Role::Other }, Some(*rs), 0)
         })
         .collect();
     tracks.extend(others);
@@ -130,12 +100,7 @@ fn settles_natively(tracks: &[Track<'_>]) -> bool {
     let mut active = tracks.iter().filter(|track| track.size() > 0);
     match (active.next(), active.next()) {
         (Some(only), None) => wanted == usize::from(only.want > 0) && wanted <= 1,
-        (None, _) => {
-            wanted <= 1
-                && tracks
-                    .iter()
-                    .all(|t| t.want == 0 || t.replica_set.is_some())
-        }
+        (None, _) => wanted <= 1 && tracks.iter().all(|t| t.want == 0 || t.replica_set.is_some()),
         _ => false,
     }
 }
@@ -173,9 +138,7 @@ pub fn drive(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>, standing: &Sta
         Form::Moving
     };
     let patch = form.patch(facts, &draft.status);
-    moves
-        .events
-        .extend(drift::reformed(facts, patch.is_some(), form));
+    moves.events.extend(drift::reformed(facts, patch.is_some(), form));
     if let Some(patch) = patch {
         if form != Form::Moving {
             moves.actions.extend(right_annotations(facts));
@@ -189,13 +152,11 @@ pub fn drive(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>, standing: &Sta
     } else {
         resize(facts, draft, sizes, &mut moves);
     }
-    moves
-        .actions
-        .extend(sizes.leftovers.iter().map(|rs| Action::DeleteReplicaSet {
-            name: rs.name.clone(),
-            uid: rs.uid.clone(),
-            resource_version: rs.resource_version.clone(),
-        }));
+    moves.actions.extend(sizes.leftovers.iter().map(|rs| Action::DeleteReplicaSet {
+        name: rs.name.clone(),
+        uid: rs.uid.clone(),
+        resource_version: rs.resource_version.clone(),
+    }));
     moves
 }
 
@@ -206,10 +167,7 @@ const OBSERVE: &str = "the Deployment controller to take note of the Deployment"
 fn first_pods(facts: &Facts<'_>) -> Moves {
     if !facts.target.paused {
         let waits_for = Some("the Deployment controller to create the first ReplicaSet");
-        return Moves {
-            waits_for,
-            ..Moves::default()
-        };
+        return Moves { waits_for, ..Moves::default() };
     }
     let replicas = facts.replicas();
     let create = Action::CreateReplicaSet {
@@ -218,10 +176,7 @@ fn first_pods(facts: &Facts<'_>) -> Moves {
         desired: Some(replicas),
         max: Some(replicas.saturating_add(share::own_surge(&facts.own, replicas))),
     };
-    Moves {
-        actions: vec![create],
-        ..Moves::default()
-    }
+    Moves { actions: vec![create], ..Moves::default() }
 }
 
 /// The form where no size is to change now.
@@ -240,9 +195,7 @@ fn resting_form(facts: &Facts<'_>, draft: &Draft, standing: &Standing, moves: &m
     if active.len() <= 1 {
         return moving_or_kept(facts);
     }
-    let total = active
-        .iter()
-        .fold(0_i32, |sum, rs| sum.saturating_add(rs.replicas));
+    let total = active.iter().fold(0_i32, |sum, rs| sum.saturating_add(rs.replicas));
     let saturated = active.iter().any(|rs| rs.replicas == facts.replicas());
     let surge = total - facts.replicas();
     let linger = match (standing.phase, standing.reason) {
@@ -268,11 +221,7 @@ fn resting_form(facts: &Facts<'_>, draft: &Draft, standing: &Standing, moves: &m
 /// With one revision alone active every form is at rest; the moving one is left only when the
 /// native controller has a pod to bring.
 fn moving_or_kept(facts: &Facts<'_>) -> Form {
-    if facts.active_besides(None).count() <= 1 {
-        Form::Kept
-    } else {
-        Form::Moving
-    }
+    if facts.active_besides(None).count() <= 1 { Form::Kept } else { Form::Moving }
 }
 
 /// How long the moving form is still kept after a stage was reached.
@@ -312,11 +261,13 @@ pub fn right_annotations(facts: &Facts<'_>) -> Option<Action> {
 fn resize(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>, moves: &mut Moves) {
     let replicas = facts.replicas();
     let after = |index: usize| {
-        sizes.batch.iter().find(|(at, _)| *at == index).map_or_else(
-            || sizes.tracks.get(index).map_or(0, Track::size),
-            |(_, size)| *size,
-        )
+        sizes
+            .batch
+            .iter()
+            .find(|(at, _)| *at == index)
+            .map_or_else(|| sizes.tracks.get(index).map_or(0, Track::size), |(_, size)| *size)
     };
+    moves.actions.extend(desaturated(facts, sizes));
     for &(index, size) in &sizes.batch {
         let Some(track) = sizes.tracks.get(index) else {
             continue;
@@ -326,26 +277,30 @@ fn resize(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>, moves: &mut Moves
         let (desired, max) = if size == replicas && !alone {
             (None, None)
         } else {
-            (
-                Some(replicas),
-                Some(replicas.saturating_add(facts.bounds.surge)),
-            )
+            (Some(replicas), Some(replicas.saturating_add(facts.bounds.surge)))
         };
         let action = if let Some(rs) = track.replica_set {
             resized(rs, size, desired, max)
         } else {
             moves.events.push(created(facts, size, track.want));
             let template = facts.target.template;
-            Action::CreateReplicaSet {
-                template,
-                replicas: size,
-                desired,
-                max,
-            }
+            Action::CreateReplicaSet { template, replicas: size, desired, max }
         };
         moves.actions.push(action);
     }
     moves.events.extend(drift::resized(facts, draft, sizes));
+}
+
+/// While the new revision has all of `spec.replicas` and says so, native rule 2 empties every
+/// other one; on the way back from there it must not say so any more.
+fn desaturated(facts: &Facts<'_>, sizes: &Sizes<'_>) -> Option<Action> {
+    let new = facts.new_replica_set()?;
+    let replicas = facts.replicas();
+    let full = new.replicas == replicas && new.desired_annotation == Some(replicas);
+    let of_new = |track: &Track<'_>| track.replica_set.is_some_and(|rs| rs.uid == new.uid);
+    let others = sizes.tracks.iter().any(|track| !of_new(track) && track.want > 0);
+    let moves = sizes.batch.iter().any(|(index, _)| sizes.tracks.get(*index).is_some_and(of_new));
+    (full && others && !moves).then(|| resized(new, replicas, None, None))
 }
 
 fn resized(rs: &ReplicaSet, replicas: i32, desired: Option<i32>, max: Option<i32>) -> Action {

@@ -40,33 +40,19 @@ impl<'a> Facts<'a> {
         let mut replica_sets: Vec<_> = replica_sets.iter().filter(|rs| !rs.deleting).collect();
         replica_sets.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
         let bounds = Bounds::resolve(Some(spec), &own, target.replicas);
-        Self {
-            now,
-            rollout,
-            spec,
-            target,
-            replica_sets,
-            own,
-            bounds,
-        }
+        Self { now, rollout, spec, target, replica_sets, own, bounds }
     }
 
     /// The ReplicaSet of the Deployment's present template; as in the native controller the
     /// oldest of several equal ones.
     pub fn new_replica_set(&self) -> Option<&'a ReplicaSet> {
-        self.replica_sets
-            .iter()
-            .find(|rs| rs.template == self.target.template)
-            .copied()
+        self.replica_sets.iter().find(|rs| rs.template == self.target.template).copied()
     }
 
     /// The ReplicaSet of a revision.
     pub fn of_revision(&self, revision: Option<&str>) -> Option<&'a ReplicaSet> {
         let revision = revision?;
-        self.replica_sets
-            .iter()
-            .find(|rs| rs.revision == revision)
-            .copied()
+        self.replica_sets.iter().find(|rs| rs.revision == revision).copied()
     }
 
     /// The revision of the present template, whether its ReplicaSet exists or not.
@@ -114,9 +100,7 @@ impl<'a> Facts<'a> {
 
     /// The percentage of a stage; stage 0 is 0.
     pub fn percent(&self, stage: i32) -> i32 {
-        index(stage)
-            .and_then(|at| self.spec.stages.get(at))
-            .map_or(0, |stage| stage.percent)
+        index(stage).and_then(|at| self.spec.stages.get(at)).map_or(0, |stage| stage.percent)
     }
 
     /// Seconds that a stage soaks.
@@ -140,10 +124,7 @@ impl<'a> Facts<'a> {
 
     /// What the annotation on the Deployment says, where it can be read.
     pub fn original(&self) -> Option<&'a Original> {
-        self.target
-            .original
-            .as_ref()
-            .and_then(|original| original.as_ref().ok())
+        self.target.original.as_ref().and_then(|original| original.as_ref().ok())
     }
 
     /// The highest stage of the rollout at hand that was approved, and by whom.
@@ -152,12 +133,7 @@ impl<'a> Facts<'a> {
             .approval
             .as_ref()
             .filter(|approval| Some(approval.rollout) == status.rollout)
-            .map(|a| {
-                (
-                    a.stage,
-                    a.by.clone().unwrap_or_else(|| "a status patch".into()),
-                )
-            });
+            .map(|a| (a.stage, a.by.clone().unwrap_or_else(|| "a status patch".into())));
         let by_spec = self
             .spec
             .approval
@@ -179,18 +155,10 @@ impl<'a> Facts<'a> {
     pub fn next_number(&self, status: &GrayRolloutStatus) -> i64 {
         let named = [
             status.rollout.unwrap_or(0),
-            self.spec
-                .approval
-                .as_ref()
-                .map_or(0, |approval| approval.rollout),
+            self.spec.approval.as_ref().map_or(0, |approval| approval.rollout),
             self.original().map_or(0, |original| original.rollout),
         ];
-        named
-            .into_iter()
-            .max()
-            .unwrap_or(0)
-            .max(0)
-            .saturating_add(1)
+        named.into_iter().max().unwrap_or(0).max(0).saturating_add(1)
     }
 
     /// Pods that new and old are to have at a stage, or in a kept split.
@@ -228,9 +196,9 @@ pub fn own_strategy(target: &Target, rolling_out: bool) -> Strategy {
         .and_then(|original| original.strategy.clone());
     match (saved, &target.strategy) {
         (Some(saved), _) => saved,
-        (None, Strategy::Recreate) if rolling_out => Strategy::RollingUpdate {
-            rolling_update: RollingUpdate::default(),
-        },
+        (None, Strategy::Recreate) if rolling_out => {
+            Strategy::RollingUpdate { rolling_update: RollingUpdate::default() }
+        }
         (None, present) => present.clone(),
     }
 }

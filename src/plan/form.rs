@@ -75,11 +75,7 @@ impl Form {
             Some(present) => *present == wanted,
             None => false,
         };
-        if same {
-            AnnotationChange::Keep
-        } else {
-            AnnotationChange::Set(wanted)
-        }
+        if same { AnnotationChange::Keep } else { AnnotationChange::Set(wanted) }
     }
 
     fn rollout_annotation(self, facts: &Facts<'_>) -> AnnotationChange<String> {
@@ -115,9 +111,5 @@ impl DeploymentPatch {
 fn original_paused(facts: &Facts<'_>) -> bool {
     let held_before = facts.rollout.status.hold.is_some()
         && facts.rollout.status.target_uid.as_deref() == Some(&facts.target.uid);
-    facts
-        .original()
-        .map_or(facts.target.paused && !held_before, |original| {
-            original.paused
-        })
+    facts.original().map_or(facts.target.paused && !held_before, |original| original.paused)
 }

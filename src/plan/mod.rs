@@ -58,11 +58,7 @@ struct Blocked {
 }
 
 fn usable(snapshot: &Snapshot) -> Result<(&GrayRolloutSpec, &Target), Blocked> {
-    let stalled = |reason, message| Blocked {
-        phase: Phase::Stalled,
-        reason,
-        message,
-    };
+    let stalled = |reason, message| Blocked { phase: Phase::Stalled, reason, message };
     let rollout = &snapshot.rollout;
     if let Some(older) = &snapshot.older_twin {
         return Err(stalled(
@@ -74,10 +70,7 @@ fn usable(snapshot: &Snapshot) -> Result<(&GrayRolloutSpec, &Target), Blocked> {
         ));
     }
     let spec = rollout.spec.as_ref().map_err(|why| {
-        stalled(
-            Reason::InvalidSpec,
-            format!("the spec cannot be followed: {why}; correct it"),
-        )
+        stalled(Reason::InvalidSpec, format!("the spec cannot be followed: {why}; correct it"))
     })?;
     let Some(target) = &snapshot.target else {
         return Err(Blocked {
@@ -115,21 +108,13 @@ fn blocked_plan(snapshot: &Snapshot, blocked: Blocked) -> Plan {
     if blocked.reason == Reason::TargetNotFound {
         if before.phase != Some(Phase::Pending) {
             let message = blocked.message.clone();
-            recorded.push(Event {
-                kind: EventKind::TargetNotFound,
-                message,
-                on_target: false,
-            });
+            recorded.push(Event { kind: EventKind::TargetNotFound, message, on_target: false });
         }
         before = without_target(&before);
     }
     let going_back =
         course::recorded_course(&rollout.status) == Course::Back && blocked.phase == Phase::Stalled;
-    let phase = if going_back {
-        Phase::RollingBack
-    } else {
-        blocked.phase
-    };
+    let phase = if going_back { Phase::RollingBack } else { blocked.phase };
     let status = report::report_blocked(
         &before,
         rollout.generation,
@@ -140,14 +125,7 @@ fn blocked_plan(snapshot: &Snapshot, blocked: Blocked) -> Plan {
     );
     let write = report::when(&rollout.status, &status);
     let acted = Vec::new();
-    Plan {
-        status,
-        write,
-        recorded,
-        actions: Vec::new(),
-        acted,
-        requeue_after: None,
-    }
+    Plan { status, write, recorded, actions: Vec::new(), acted, requeue_after: None }
 }
 
 /// What stays when the target is gone: the number and the history.
@@ -244,29 +222,15 @@ fn transitions(
 ) -> Vec<Event> {
     let before = &facts.rollout.status;
     let message = status.message.clone().unwrap_or_default();
-    let had = |reason| {
-        before
-            .conditions
-            .iter()
-            .any(|condition| condition.reason == reason)
-    };
+    let had = |reason| before.conditions.iter().any(|condition| condition.reason == reason);
     let mut events = Vec::new();
     let mut tell = |kind, message, on_target| {
-        events.push(Event {
-            kind,
-            message,
-            on_target,
-        });
+        events.push(Event { kind, message, on_target });
     };
     if standing.phase == Phase::AwaitingApproval && before.phase != Some(Phase::AwaitingApproval) {
-        let after_seconds = status
-            .stage_started_at
-            .map_or(0.0, |at| course::seconds_since(facts, at));
-        tell(
-            EventKind::AwaitingApproval { after_seconds },
-            message.clone(),
-            false,
-        );
+        let after_seconds =
+            status.stage_started_at.map_or(0.0, |at| course::seconds_since(facts, at));
+        tell(EventKind::AwaitingApproval { after_seconds }, message.clone(), false);
     }
     match standing.reason {
         Reason::ProgressDeadlineExceeded if !had(Reason::ProgressDeadlineExceeded) => {
@@ -295,18 +259,15 @@ fn rescaled(
     if !matches!(draft.course, Course::Forward | Course::Back) {
         return None;
     }
-    let changes: Vec<_> = [
-        (&before.update, &after.update),
-        (&before.stable, &after.stable),
-    ]
-    .into_iter()
-    .filter_map(|(old, new)| {
-        let (old, new) = (old.as_ref()?, new.as_ref()?);
-        let name = new.replica_set.as_ref()?;
-        let same = old.replica_set.as_ref() == Some(name) && old.desired != new.desired;
-        same.then(|| format!("{name} from {} to {}", old.desired, new.desired))
-    })
-    .collect();
+    let changes: Vec<_> = [(&before.update, &after.update), (&before.stable, &after.stable)]
+        .into_iter()
+        .filter_map(|(old, new)| {
+            let (old, new) = (old.as_ref()?, new.as_ref()?);
+            let name = new.replica_set.as_ref()?;
+            let same = old.replica_set.as_ref() == Some(name) && old.desired != new.desired;
+            same.then(|| format!("{name} from {} to {}", old.desired, new.desired))
+        })
+        .collect();
     (!changes.is_empty()).then(|| format!("scaling {}", changes.join(", ")))
 }
 

@@ -35,19 +35,17 @@ impl Track<'_> {
     /// Pods that are surely available: only a ReplicaSet whose status is current is believed.
     #[must_use]
     pub fn surely_available(&self) -> i32 {
-        self.replica_set
-            .map_or(0, |rs| if rs.is_observed() { rs.usable() } else { 0 })
+        self.replica_set.map_or(0, |rs| if rs.is_observed() { rs.usable() } else { 0 })
     }
 
     /// Pods that may be available.
     fn maybe_available(&self) -> i32 {
-        self.replica_set.map_or(0, |rs| {
-            if rs.is_observed() {
-                rs.usable()
-            } else {
-                rs.replicas.max(0)
-            }
-        })
+        self.replica_set.map_or(
+            0,
+            |rs| {
+                if rs.is_observed() { rs.usable() } else { rs.replicas.max(0) }
+            },
+        )
     }
 }
 
@@ -72,8 +70,8 @@ pub struct Room {
     pub replicas: i32,
     /// How far to go above and below.
     pub bounds: Bounds,
-    /// Terminating pods that still count.
-    pub terminating: i32,
+    /// Terminating pods that still count; `None` where none does.
+    pub terminating: Option<i32>,
 }
 
 /// One size to write: the index of the track and its next size.
@@ -89,6 +87,8 @@ pub fn pace(tracks: &[Track<'_>], room: Room) -> Vec<Resize> {
         batch.shrink();
         batch.grow();
     }
+    let changes = |(index, size): &Resize| tracks.get(*index).is_some_and(|t| t.size() != *size);
+    batch.writes.retain(changes);
     batch.writes
 }
 
@@ -104,13 +104,7 @@ struct Batch<'a> {
 impl<'a> Batch<'a> {
     fn new(tracks: &'a [Track<'a>], room: Room) -> Self {
         let sizes = tracks.iter().map(Track::size).collect();
-        Self {
-            tracks,
-            room,
-            sizes,
-            writes: Vec::new(),
-            undone_natively: false,
-        }
+        Self { tracks, room, sizes, writes: Vec::new(), undone_natively: false }
     }
 
     fn size(&self, index: usize) -> i32 {
@@ -118,9 +112,17 @@ impl<'a> Batch<'a> {
     }
 
     fn total(&self) -> i32 {
-        self.sizes
-            .iter()
-            .fold(0_i32, |sum, size| sum.saturating_add(*size))
+        self.sizes.iter().fold(0_i32, |sum, size| sum.saturating_add(*size))
+    }
+
+    /// Pods that count against the surge: where terminating ones do, so do those that a smaller
+    /// size is about to end.
+    fn occupied(&self) -> i32 {
+        let Some(terminating) = self.room.terminating else { return self.total() };
+        self.tracks.iter().enumerate().fold(terminating.max(0), |sum, (index, track)| {
+            let existing = track.replica_set.map_or(0, |rs| rs.current.max(0));
+            sum.saturating_add(existing.max(self.size(index)))
+        })
     }
 
     fn set(&mut self, index: usize, size: i32) {
@@ -156,13 +158,9 @@ impl<'a> Batch<'a> {
         }
         self.drop_excess();
         let floor = self.room.replicas - self.room.bounds.unavailable;
-        let available: i32 = self
-            .tracks
-            .iter()
-            .enumerate()
-            .fold(0, |sum, (index, track)| {
-                i32::saturating_add(sum, track.surely_available().min(self.size(index)))
-            });
+        let available: i32 = self.tracks.iter().enumerate().fold(0, |sum, (index, track)| {
+            i32::saturating_add(sum, track.surely_available().min(self.size(index)))
+        });
         let mut spare = (available - floor).max(0);
         for &index in &order {
             let Some(track) = self.tracks.get(index) else {
@@ -185,18 +183,12 @@ impl<'a> Batch<'a> {
         if excess <= 0 {
             return;
         }
-        let update = self
-            .tracks
-            .iter()
-            .position(|track| track.role == Role::Update);
+        let update = self.tracks.iter().position(|track| track.role == Role::Update);
         if let Some(index) = update
             && let Some(track) = self.tracks.get(index)
             && track.want > 0
         {
-            let keep = track
-                .maybe_available()
-                .max(1)
-                .max(self.size(index) - excess);
+            let keep = track.maybe_available().max(1).max(self.size(index) - excess);
             if keep < self.size(index) {
                 self.reduce(index, keep);
             }
@@ -238,7 +230,7 @@ impl<'a> Batch<'a> {
     /// the last new pod overlap by one, since the native controller would undo the other order.
     fn grow(&mut self) {
         let limit = self.room.replicas.saturating_add(self.room.bounds.surge);
-        let total = self.total().saturating_add(self.room.terminating);
+        let total = self.occupied();
         let mut budget = limit - total;
         if budget <= 0
             && self.room.bounds.surge == 0
@@ -247,8 +239,11 @@ impl<'a> Batch<'a> {
         {
             budget = 1;
         }
+        if budget <= 0 {
+            budget = self.make_room(budget);
+        }
         let tracks = self.tracks;
-        for role in [Role::Stable, Role::Update] {
+        for role in [Role::Update, Role::Stable] {
             for (index, track) in tracks.iter().enumerate() {
                 let missing = track.want - self.size(index);
                 if track.role == role && missing > 0 && budget > 0 {
@@ -258,6 +253,26 @@ impl<'a> Batch<'a> {
                 }
             }
         }
+    }
+
+    /// Unavailable pods of the stable revision do not hold a good update back, even where that
+    /// revision is to have more pods than it has.
+    fn make_room(&mut self, budget: i32) -> i32 {
+        let tracks = self.tracks;
+        let position = |role| tracks.iter().position(|track| track.role == role);
+        let (Some(update), Some(stable)) = (position(Role::Update), position(Role::Stable)) else {
+            return budget;
+        };
+        let (Some(new), Some(old)) = (tracks.get(update), tracks.get(stable)) else {
+            return budget;
+        };
+        let good = new.surely_available() >= self.size(update) && new.want > self.size(update);
+        let broken = self.size(stable) - old.maybe_available();
+        let needed = (1 - budget).max(0);
+        if !good || broken < needed || self.room.terminating.is_some() {
+            return budget;
+        }
+        budget + self.reduce(stable, (self.size(stable) - needed).max(1))
     }
 }
 
@@ -300,26 +315,11 @@ mod tests {
     ) -> Vec<Resize> {
         let (old_rs, new_rs) = (replica_set(old.0, old.1), replica_set(new.0, new.1));
         let tracks = [
-            Track {
-                role: Role::Stable,
-                replica_set: Some(&old_rs),
-                want: old.2,
-            },
-            Track {
-                role: Role::Update,
-                replica_set: Some(&new_rs),
-                want: new.2,
-            },
+            Track { role: Role::Stable, replica_set: Some(&old_rs), want: old.2 },
+            Track { role: Role::Update, replica_set: Some(&new_rs), want: new.2 },
         ];
         let bounds = Bounds { surge, unavailable };
-        pace(
-            &tracks,
-            Room {
-                replicas,
-                bounds,
-                terminating: 0,
-            },
-        )
+        pace(&tracks, Room { replicas, bounds, terminating: None })
     }
 
     #[test]
@@ -362,75 +362,44 @@ mod tests {
         let (mut old, new) = (replica_set(10, 10), replica_set(1, 1));
         old.observed_generation = 0;
         let tracks = [
-            Track {
-                role: Role::Stable,
-                replica_set: Some(&old),
-                want: 5,
-            },
-            Track {
-                role: Role::Update,
-                replica_set: Some(&new),
-                want: 5,
-            },
+            Track { role: Role::Stable, replica_set: Some(&old), want: 5 },
+            Track { role: Role::Update, replica_set: Some(&new), want: 5 },
         ];
-        let bounds = Bounds {
-            surge: 1,
-            unavailable: 0,
-        };
-        assert_eq!(
-            pace(
-                &tracks,
-                Room {
-                    replicas: 10,
-                    bounds,
-                    terminating: 0
-                }
-            ),
-            []
-        );
+        let bounds = Bounds { surge: 1, unavailable: 0 };
+        assert_eq!(pace(&tracks, Room { replicas: 10, bounds, terminating: None }), []);
     }
 
     #[test]
     fn terminating_pods_count_where_asked() {
         let (old, new) = (replica_set(8, 8), replica_set(2, 2));
         let tracks = [
-            Track {
-                role: Role::Stable,
-                replica_set: Some(&old),
-                want: 5,
-            },
-            Track {
-                role: Role::Update,
-                replica_set: Some(&new),
-                want: 5,
-            },
+            Track { role: Role::Stable, replica_set: Some(&old), want: 5 },
+            Track { role: Role::Update, replica_set: Some(&new), want: 5 },
         ];
-        let bounds = Bounds {
-            surge: 1,
-            unavailable: 0,
-        };
-        assert_eq!(
-            pace(
-                &tracks,
-                Room {
-                    replicas: 10,
-                    bounds,
-                    terminating: 1
-                }
-            ),
-            []
-        );
-        assert_eq!(
-            pace(
-                &tracks,
-                Room {
-                    replicas: 10,
-                    bounds,
-                    terminating: 0
-                }
-            ),
-            [(1, 3)]
-        );
+        let bounds = Bounds { surge: 1, unavailable: 0 };
+        let wait = |terminating| pace(&tracks, Room { replicas: 10, bounds, terminating });
+        assert_eq!(wait(Some(1)), []);
+        assert_eq!(wait(Some(0)), [(1, 3)]);
+        assert_eq!(wait(None), [(1, 3)]);
+    }
+
+    #[test]
+    fn pods_that_are_about_to_end_count_where_asked() {
+        let (old, new) = (replica_set(9, 9), replica_set(2, 2));
+        let tracks = [
+            Track { role: Role::Stable, replica_set: Some(&old), want: 5 },
+            Track { role: Role::Update, replica_set: Some(&new), want: 5 },
+        ];
+        let bounds = Bounds { surge: 1, unavailable: 0 };
+        let wait = |terminating| pace(&tracks, Room { replicas: 10, bounds, terminating });
+        assert_eq!(wait(Some(0)), [(0, 8)]);
+        assert_eq!(wait(None), [(0, 8), (1, 3)]);
+    }
+
+    #[test]
+    fn broken_stable_pods_do_not_hold_a_good_update_back() {
+        assert_eq!(step((9, 3, 9), (2, 2, 3), 10, 1, 0), [(0, 8), (1, 3)]);
+        assert_eq!(step((9, 3, 9), (2, 1, 3), 10, 1, 0), []);
     }
 
     proptest! {

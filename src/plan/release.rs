@@ -60,11 +60,7 @@ fn give_back(
         actions.extend(drive::right_annotations(&facts));
     }
     actions.push(Action::PatchDeployment(patch));
-    ReleasePlan {
-        actions,
-        events: Vec::new(),
-        requeue_after: None,
-    }
+    ReleasePlan { actions, events: Vec::new(), requeue_after: None }
 }
 
 /// Back to the stable revision, then its template put back and the Deployment given back.
@@ -72,11 +68,7 @@ fn roll_back(orphan: &Orphan, original: &Original) -> ReleasePlan {
     let target = &orphan.target;
     let (rollout, spec) = stand_in(target, Some(original));
     let facts = Facts::new(orphan.now, &rollout, &spec, target, &orphan.replica_sets);
-    let draft = Draft {
-        status: rollout.status.clone(),
-        course: Course::Back,
-        events: Vec::new(),
-    };
+    let draft = Draft { status: rollout.status.clone(), course: Course::Back, events: Vec::new() };
     let Some(stable) = facts.of_revision(original.stable.as_deref()) else {
         let mut plan = give_back(orphan, true, false, None);
         plan.events.push(Event {
@@ -101,11 +93,7 @@ fn roll_back(orphan: &Orphan, original: &Original) -> ReleasePlan {
         until: None,
     };
     let moves = drive::drive(&facts, &draft, &sizes, &standing);
-    ReleasePlan {
-        actions: moves.actions,
-        events: moves.events,
-        requeue_after: moves.until,
-    }
+    ReleasePlan { actions: moves.actions, events: moves.events, requeue_after: moves.until }
 }
 
 /// The deleted `GrayRollout`, as far as the annotation tells: enough to go back.
@@ -116,11 +104,7 @@ fn stand_in(target: &Target, original: Option<&Original>) -> (Rollout, GrayRollo
             kind: "Deployment".into(),
             name: target.name.clone(),
         },
-        stages: vec![Stage {
-            percent: 100,
-            soak_seconds: None,
-            approval: None,
-        }],
+        stages: vec![Stage { percent: 100, soak_seconds: None, approval: None }],
         paused: false,
         max_surge: None,
         max_unavailable: None,

@@ -51,18 +51,14 @@ pub fn report(
     let new = track(if same { Role::Stable } else { Role::Update }, update);
     let old = track(Role::Stable, stable);
     status.updated = Some(format!("{}/{}", new.available, new.desired));
-    let all = facts
-        .replica_sets
-        .iter()
-        .fold(0_i32, |sum, rs| sum.saturating_add(rs.current.max(0)));
+    let all =
+        facts.replica_sets.iter().fold(0_i32, |sum, rs| sum.saturating_add(rs.current.max(0)));
     status.actual_percent = Some(share::percent_of(new.current, all));
     status.update = Some(new);
     status.stable = Some(old);
     status.stages = Some(facts.last_stage());
     status.desired_percent = status.stage.map(|stage| facts.percent(stage));
-    status.progress = status
-        .stage
-        .map(|stage| format!("{stage}/{}", facts.last_stage()));
+    status.progress = status.stage.map(|stage| format!("{stage}/{}", facts.last_stage()));
     let message = words::message(facts, draft, standing, moves, &status);
     status.conditions = conditions(facts, draft, standing, &message);
     status.message = Some(message);
@@ -88,11 +84,7 @@ pub fn report_blocked(
         (ConditionType::AwaitingApproval, ConditionStatus::False),
         (
             ConditionType::Stalled,
-            if phase == Phase::Stalled {
-                ConditionStatus::True
-            } else {
-                ConditionStatus::False
-            },
+            if phase == Phase::Stalled { ConditionStatus::True } else { ConditionStatus::False },
         ),
     ]
     .into_iter()
@@ -139,15 +131,7 @@ fn conditions(
     ]
     .into_iter()
     .map(|(type_, (holds, why))| {
-        condition(
-            before,
-            type_,
-            holds,
-            why,
-            message,
-            facts.rollout.generation,
-            facts.now,
-        )
+        condition(before, type_, holds, why, message, facts.rollout.generation, facts.now)
     })
     .collect()
 }
@@ -183,34 +167,18 @@ pub fn when(before: &GrayRolloutStatus, after: &GrayRolloutStatus) -> StatusWrit
     }
     let decision = |status: &GrayRolloutStatus| {
         (
-            (
-                status.target_uid.clone(),
-                status.rollout,
-                status.stage,
-                status.split,
-            ),
-            (
-                status.stable_revision.clone(),
-                status.update_revision.clone(),
-            ),
+            (status.target_uid.clone(), status.rollout, status.stage, status.split),
+            (status.stable_revision.clone(), status.update_revision.clone()),
             status.stage_percents.clone(),
             status.phase == Some(Phase::RollingBack),
-            status
-                .history
-                .iter()
-                .map(|entry| (entry.rollout, entry.result))
-                .collect::<Vec<_>>(),
+            status.history.iter().map(|entry| (entry.rollout, entry.result)).collect::<Vec<_>>(),
         )
     };
     if decision(before) != decision(after) {
         return StatusWrite::First;
     }
     let news = |status: &GrayRolloutStatus| {
-        let reasons: Vec<_> = status
-            .conditions
-            .iter()
-            .map(|c| (c.status, c.reason))
-            .collect();
+        let reasons: Vec<_> = status.conditions.iter().map(|c| (c.status, c.reason)).collect();
         let wants = |track: &Option<Track>| track.as_ref().map(|track| track.desired);
         (
             status.phase,
@@ -220,11 +188,7 @@ pub fn when(before: &GrayRolloutStatus, after: &GrayRolloutStatus) -> StatusWrit
             wants(&status.stable),
         )
     };
-    if news(before) == news(after) {
-        StatusWrite::Soon
-    } else {
-        StatusWrite::Now
-    }
+    if news(before) == news(after) { StatusWrite::Soon } else { StatusWrite::Now }
 }
 
 /// When to look again, the soonest of all reasons.
@@ -235,8 +199,5 @@ pub fn next_look(
     moves: &Moves,
 ) -> Option<std::time::Duration> {
     let deadline = standing::until_deadline(facts, status).filter(|left| !left.is_zero());
-    [standing.until, moves.until, deadline]
-        .into_iter()
-        .flatten()
-        .min()
+    [standing.until, moves.until, deadline].into_iter().flatten().min()
 }

@@ -19,9 +19,7 @@ pub fn new_pods(replicas: i32, percent: i32, surge: i32) -> i32 {
         1 => i32::from(surge > 0),
         _ => {
             let share = (i64::from(replicas) * i64::from(percent.max(0)) + 99) / 100;
-            i32::try_from(share)
-                .unwrap_or(i32::MAX)
-                .clamp(1, replicas - 1)
+            i32::try_from(share).unwrap_or(i32::MAX).clamp(1, replicas - 1)
         }
     }
 }
@@ -31,11 +29,7 @@ pub fn new_pods(replicas: i32, percent: i32, surge: i32) -> i32 {
 /// The only pod of a Deployment stays until the new revision is entitled to all of it.
 #[must_use]
 pub fn old_pods(replicas: i32, new: i32, everything: bool) -> i32 {
-    if replicas == 1 && !everything {
-        1
-    } else {
-        (replicas - new).max(0)
-    }
+    if replicas == 1 && !everything { 1 } else { (replicas - new).max(0) }
 }
 
 /// Pods of the new revision when a kept split follows a change of replicas.
@@ -57,9 +51,7 @@ pub fn scaled_split(split: Split, replicas: i32, surge: i32) -> i32 {
         return i32::from(surge > 0);
     }
     let share = i64::from(new) * i64::from(replicas) / i64::from(before);
-    i32::try_from(share)
-        .unwrap_or(i32::MAX)
-        .clamp(1, replicas - 1)
+    i32::try_from(share).unwrap_or(i32::MAX).clamp(1, replicas - 1)
 }
 
 /// Share of the new pods in percent, rounded to the nearest.
@@ -98,15 +90,8 @@ impl Bounds {
             None if surge == 0 => own.max_unavailable.round_down(replicas).unwrap_or(0),
             None => 0,
         };
-        let unavailable = if surge == 0 {
-            unavailable.max(1)
-        } else {
-            unavailable
-        };
-        Self {
-            surge,
-            unavailable: unavailable.min(replicas.max(0)),
-        }
+        let unavailable = if surge == 0 { unavailable.max(1) } else { unavailable };
+        Self { surge, unavailable: unavailable.min(replicas.max(0)) }
     }
 }
 
@@ -126,11 +111,7 @@ pub fn own_surge(own: &Strategy, replicas: i32) -> i32 {
 pub fn own_unavailable(own: &Strategy, replicas: i32) -> i32 {
     let own = own_bounds(own);
     let down = own.max_unavailable.round_down(replicas).unwrap_or(0);
-    let down = if own.max_surge.round_up(replicas) == Some(0) {
-        down.max(1)
-    } else {
-        down
-    };
+    let down = if own.max_surge.round_up(replicas) == Some(0) { down.max(1) } else { down };
     down.min(replicas.max(0))
 }
 
@@ -180,35 +161,12 @@ mod tests {
 
     #[test]
     fn a_split_follows_replicas_in_proportion() {
-        let split = Split {
-            replicas: 10,
-            update: 3,
-        };
+        let split = Split { replicas: 10, update: 3 };
         for (replicas, new) in [(10, 3), (20, 6), (5, 1), (2, 1), (1, 1), (0, 0), (11, 3)] {
             assert_eq!(scaled_split(split, replicas, 1), new, "{replicas}");
         }
-        assert_eq!(
-            scaled_split(
-                Split {
-                    replicas: 10,
-                    update: 10
-                },
-                4,
-                1
-            ),
-            4
-        );
-        assert_eq!(
-            scaled_split(
-                Split {
-                    replicas: 10,
-                    update: 0
-                },
-                4,
-                1
-            ),
-            0
-        );
+        assert_eq!(scaled_split(Split { replicas: 10, update: 10 }, 4, 1), 4);
+        assert_eq!(scaled_split(Split { replicas: 10, update: 0 }, 4, 1), 0);
     }
 
     #[test]
@@ -219,30 +177,10 @@ mod tests {
                 max_unavailable: IntOrPercent::Percent("25%".into()),
             },
         };
-        assert_eq!(
-            Bounds::resolve(None, &own, 10),
-            Bounds {
-                surge: 0,
-                unavailable: 2
-            }
-        );
-        assert_eq!(
-            Bounds::resolve(None, &own, 2),
-            Bounds {
-                surge: 0,
-                unavailable: 1
-            }
-        );
-        let own = Strategy::RollingUpdate {
-            rolling_update: RollingUpdate::default(),
-        };
-        assert_eq!(
-            Bounds::resolve(None, &own, 10),
-            Bounds {
-                surge: 3,
-                unavailable: 0
-            }
-        );
+        assert_eq!(Bounds::resolve(None, &own, 10), Bounds { surge: 0, unavailable: 2 });
+        assert_eq!(Bounds::resolve(None, &own, 2), Bounds { surge: 0, unavailable: 1 });
+        let own = Strategy::RollingUpdate { rolling_update: RollingUpdate::default() };
+        assert_eq!(Bounds::resolve(None, &own, 10), Bounds { surge: 3, unavailable: 0 });
     }
 
     proptest! {

@@ -120,10 +120,7 @@ impl Default for RollingUpdate {
     /// The API server's default: 25% each.
     fn default() -> Self {
         let quarter = || IntOrPercent::Percent("25%".into());
-        Self {
-            max_surge: quarter(),
-            max_unavailable: quarter(),
-        }
+        Self { max_surge: quarter(), max_unavailable: quarter() }
     }
 }
 
@@ -143,9 +140,7 @@ impl TemplateHash {
         let mut rest = self.0;
         (0..10)
             .map(|_| {
-                let letter = usize::try_from(rest % 27)
-                    .ok()
-                    .and_then(|i| ALPHABET.get(i));
+                let letter = usize::try_from(rest % 27).ok().and_then(|i| ALPHABET.get(i));
                 rest /= 27;
                 char::from(*letter.unwrap_or(&b'b'))
             })

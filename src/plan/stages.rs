@@ -6,20 +6,15 @@ use super::{
     facts::Facts,
     share,
 };
-use crate::api::{GrayRolloutStatus, Split};
+use crate::api::{GrayRolloutStatus, Phase, Split};
 
 /// The stages were edited: a new number, at the last of the new stages that asks for at most as
 /// much as the present one.
 pub fn edited(facts: &Facts<'_>, draft: &mut Draft) {
-    let (before, stage) = (
-        draft.status.rollout.unwrap_or(0),
-        draft.status.stage.unwrap_or(0),
-    );
+    let (before, stage) = (draft.status.rollout.unwrap_or(0), draft.status.stage.unwrap_or(0));
     let at = index_of(&draft.status.stage_percents, stage);
-    let next = (1..=facts.last_stage())
-        .rev()
-        .find(|number| facts.percent(*number) <= at)
-        .unwrap_or(0);
+    let next =
+        (1..=facts.last_stage()).rev().find(|number| facts.percent(*number) <= at).unwrap_or(0);
     let (update, _) = wants_before_edit(facts, &draft.status, at);
     let number = facts.next_number(&draft.status);
     let status = &mut draft.status;
@@ -28,10 +23,7 @@ pub fn edited(facts: &Facts<'_>, draft: &mut Draft) {
     status.split = if next > 0 && status.split.is_none() {
         None
     } else {
-        Some(Split {
-            replicas: facts.replicas(),
-            update,
-        })
+        Some(Split { replicas: facts.replicas(), update })
     };
     status.stage = Some(next);
     status.stage_started_at = Some(facts.now);
@@ -40,10 +32,7 @@ pub fn edited(facts: &Facts<'_>, draft: &mut Draft) {
     let became = if next == 0 {
         format!("none of the new stages asks for at most {at}%; the pods stay as they are")
     } else {
-        format!(
-            "stage {stage} ({at}%) became stage {next} ({}%)",
-            facts.percent(next)
-        )
+        format!("stage {stage} ({at}%) became stage {next} ({}%)", facts.percent(next))
     };
     let text = format!(
         "the stages were edited: rollout {before} goes on as {number}, {became}; earlier approvals no longer count"
@@ -92,18 +81,15 @@ pub fn advance(facts: &Facts<'_>, draft: &mut Draft, has_stable: bool) {
         return;
     }
     let automatic = facts.is_automatic(next) && draft.status.split.is_none();
-    if approved >= next {
+    if approved >= next || automatic {
         enter(facts, draft, next, (!automatic).then_some(by.as_str()));
-    } else if automatic {
-        enter(facts, draft, next, None);
+        // It may hold as many pods as the one before.
+        watch_reach(facts, draft);
     }
 }
 
 fn enter(facts: &Facts<'_>, draft: &mut Draft, stage: i32, by: Option<&str>) {
-    let waited = draft
-        .status
-        .stage_reached_at
-        .or(draft.status.stage_started_at);
+    let waited = draft.status.stage_reached_at.or(draft.status.stage_started_at);
     let waited_seconds = waited.map_or(0.0, |at| seconds_since(facts, at));
     draft.status.stage = Some(stage);
     draft.status.split = None;
@@ -133,11 +119,7 @@ fn watch_reach(facts: &Facts<'_>, draft: &mut Draft) {
             tell_reached(facts, draft);
         }
     } else if draft.status.stage_reached_at.is_some() {
-        let before = draft
-            .status
-            .update
-            .as_ref()
-            .map_or(0, |track| track.available);
+        let before = draft.status.update.as_ref().map_or(0, |track| track.available);
         if available < before.min(want) {
             draft.status.stage_reached_at = None;
         }
@@ -154,15 +136,9 @@ fn tell_reached(facts: &Facts<'_>, draft: &mut Draft) {
         && (facts.approved(&draft.status).0 >= next
             || facts.is_automatic(next) && draft.status.split.is_none());
     if stage > 0 && (soak > 0 || goes_on) {
-        let after_seconds = draft
-            .status
-            .stage_started_at
-            .map_or(0.0, |at| seconds_since(facts, at));
-        let then = if soak > 0 {
-            format!("; it soaks for {soak} s")
-        } else {
-            String::new()
-        };
+        let after_seconds =
+            draft.status.stage_started_at.map_or(0.0, |at| seconds_since(facts, at));
+        let then = if soak > 0 { format!("; it soaks for {soak} s") } else { String::new() };
         let text = format!(
             "rollout {}: stage {stage} of {} ({}%) is reached{then}",
             draft.status.rollout.unwrap_or(0),
@@ -206,9 +182,7 @@ pub fn soaked(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
     let soak = facts.soak_seconds(status.stage.unwrap_or(0));
     #[allow(clippy::cast_precision_loss)] // at most 30 days
     let soak = soak as f64;
-    status
-        .stage_reached_at
-        .is_some_and(|at| seconds_since(facts, at) >= soak)
+    status.stage_reached_at.is_some_and(|at| seconds_since(facts, at) >= soak)
 }
 
 /// Whether the last stage is through, so that only giving back is left.
@@ -230,15 +204,17 @@ fn keep_split_while_paused(facts: &Facts<'_>, status: &mut GrayRolloutStatus) {
     let stage = status.stage.unwrap_or(0);
     let share = |replicas| share::new_pods(replicas, facts.percent(stage), facts.bounds.surge);
     if !facts.spec.paused {
-        let was_paused = status
-            .split
-            .is_some_and(|split| split.update < share(split.replicas));
+        let was_paused = status.split.is_some_and(|split| split.update < share(split.replicas));
         if was_paused && stage > 0 {
             status.split = None;
             status.stage_reached_at = None;
         }
-    } else if status.split.is_none() && stage > 0 && facts.replicas() > 0 {
-        let replicas = facts.replicas();
+        return;
+    }
+    let before = &facts.rollout.status;
+    let begins = before.phase != Some(Phase::Paused) && status.stage_reached_at.is_none();
+    let replicas = before.replicas.unwrap_or(facts.replicas());
+    if begins && status.split.is_none() && stage > 0 && replicas > 0 {
         let new = facts.of_revision(status.update_revision.as_deref());
         let update = new.map_or(0, |rs| rs.replicas.max(0));
         if update < share(replicas) {

@@ -27,12 +27,7 @@ pub struct Standing {
 
 impl Standing {
     fn new(phase: Phase, reason: Reason) -> Self {
-        Self {
-            phase,
-            reason,
-            detail: None,
-            until: None,
-        }
+        Self { phase, reason, detail: None, until: None }
     }
 }
 
@@ -61,21 +56,11 @@ pub fn note_progress(facts: &Facts<'_>, draft: &mut Draft, moves: bool) {
         _ => facts.new_replica_set(),
     };
     let available = growing.map_or(0, ReplicaSet::usable);
-    let rescaled = facts
-        .rollout
-        .status
-        .replicas
-        .is_some_and(|before| before != facts.replicas());
+    let rescaled = facts.rollout.status.replicas.is_some_and(|before| before != facts.replicas());
     draft.status.last_progress = Some(match draft.status.last_progress.take() {
         Some(last) if available <= last.available && !moves && !rescaled => last,
-        Some(last) => Progress {
-            time: facts.now,
-            available: last.available.max(available),
-        },
-        None => Progress {
-            time: facts.now,
-            available,
-        },
+        Some(last) => Progress { time: facts.now, available: last.available.max(available) },
+        None => Progress { time: facts.now, available },
     });
 }
 
@@ -94,9 +79,7 @@ pub fn until_deadline(facts: &Facts<'_>, status: &GrayRolloutStatus) -> Option<D
 /// How long the stage still soaks; zero once it has.
 pub fn until_soaked(facts: &Facts<'_>, status: &GrayRolloutStatus) -> Duration {
     let soak = facts.soak_seconds(status.stage.unwrap_or(0));
-    status
-        .stage_reached_at
-        .map_or(Duration::ZERO, |at| until(facts.now, at, soak))
+    status.stage_reached_at.map_or(Duration::ZERO, |at| until(facts.now, at, soak))
 }
 
 fn until(now: Timestamp, since: Timestamp, seconds: i64) -> Duration {
@@ -108,12 +91,7 @@ fn until(now: Timestamp, since: Timestamp, seconds: i64) -> Duration {
 /// Where the rollout stands.
 pub fn stand(facts: &Facts<'_>, draft: &Draft) -> Standing {
     match draft.course {
-        Course::Resting
-            if facts
-                .active_besides(facts.new_replica_set())
-                .next()
-                .is_some() =>
-        {
+        Course::Resting if facts.active_besides(facts.new_replica_set()).next().is_some() => {
             Standing::new(Phase::RollingBack, Reason::RollingBack)
         }
         Course::FirstDeploy if expects_movement(facts, draft) => {
@@ -133,9 +111,7 @@ fn forward(facts: &Facts<'_>, draft: &Draft) -> Standing {
     let status = &draft.status;
     let new = facts.new_replica_set();
     let last = status.stage == Some(facts.last_stage());
-    let stable_lost = facts
-        .of_revision(status.stable_revision.as_deref())
-        .is_none();
+    let stable_lost = facts.of_revision(status.stable_revision.as_deref()).is_none();
     let all_new = last && new.is_some_and(|rs| rs.replicas == facts.replicas());
     if facts.spec.paused {
         Standing::new(Phase::Paused, Reason::Paused)
@@ -147,10 +123,7 @@ fn forward(facts: &Facts<'_>, draft: &Draft) -> Standing {
         moving(facts, draft, Reason::StageMoving)
     } else if !stages::soaked(facts, status) {
         let until = Some(until_soaked(facts, status));
-        Standing {
-            until,
-            ..Standing::new(Phase::Progressing, Reason::Soaking)
-        }
+        Standing { until, ..Standing::new(Phase::Progressing, Reason::Soaking) }
     } else if last {
         Standing::new(Phase::Progressing, Reason::StageMoving)
     } else {
@@ -178,9 +151,6 @@ fn moving(facts: &Facts<'_>, draft: &Draft, reason: Reason) -> Standing {
         Some(left) if left.is_zero() => {
             Standing::new(Phase::Stalled, Reason::ProgressDeadlineExceeded)
         }
-        until => Standing {
-            until,
-            ..Standing::new(Phase::Progressing, reason)
-        },
+        until => Standing { until, ..Standing::new(Phase::Progressing, reason) },
     }
 }

@@ -64,10 +64,7 @@ fn place(facts: &Facts<'_>, status: &GrayRolloutStatus) -> String {
     if stage == 0 {
         format!("rollout {rollout}, no stage of {last} entered yet")
     } else {
-        format!(
-            "rollout {rollout}, stage {stage} of {last} ({}%)",
-            facts.percent(stage)
-        )
+        format!("rollout {rollout}, stage {stage} of {last} ({}%)", facts.percent(stage))
     }
 }
 
@@ -96,9 +93,8 @@ fn forward(facts: &Facts<'_>, standing: &Standing, status: &GrayRolloutStatus) -
         }
         (_, Reason::Soaking) => {
             let soak = facts.soak_seconds(status.stage.unwrap_or(0));
-            let since = status
-                .stage_reached_at
-                .map_or_else(String::new, |at| format!(" since {at}"));
+            let since =
+                status.stage_reached_at.map_or_else(String::new, |at| format!(" since {at}"));
             format!("{place}: {pods}; soaking for {soak} s{since}")
         }
         _ if facts.spec.paused => format!("{place}: {pods}"),
@@ -131,11 +127,7 @@ fn stalled(facts: &Facts<'_>, standing: &Standing, status: &GrayRolloutStatus) -
         ),
         _ => format!(
             "{place}: {available} of {desired} new pods available and no progress within the deadline; fix the pods or set another template{}",
-            if status.stage.is_some() {
-                ", or abort"
-            } else {
-                ""
-            },
+            if status.stage.is_some() { ", or abort" } else { "" },
         ),
     }
 }
