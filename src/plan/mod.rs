@@ -1,30 +1,334 @@
 //! The decision: from what is seen to what is to be done, pure and total.
+//!
+//! [`plan`] reads a snapshot in steps: which ReplicaSet is which (`facts`), which way the rollout
+//! goes (`course`), which sizes that asks for (`share`) and which of them may be written now
+//! (`pace`), where it stands (`standing`), in which form the Deployment must be for that (`form`,
+//! `drive`), and what the status says (`report`, `words`).
 
 mod action;
+mod course;
+mod drive;
+mod facts;
+mod form;
+mod pace;
+mod release;
+mod report;
+mod share;
 mod snapshot;
+mod standing;
+mod words;
+
+use jiff::Timestamp;
 
 pub use action::{
     Action, AnnotationChange, DeploymentPatch, Event, EventKind, Plan, ReleasePlan, StatusWrite,
 };
+pub use release::release;
+pub use share::{Bounds, new_pods, old_pods};
 pub use snapshot::{
     Original, Orphan, ReplicaSet, RollingUpdate, Rollout, Snapshot, Strategy, Target, TemplateHash,
 };
 
+use crate::api::{GrayRolloutSpec, GrayRolloutStatus, HistoryResult, OnFailure, Phase, Reason};
+use course::{Course, Draft};
+use drive::Sizes;
+use facts::Facts;
+use standing::Standing;
+
 /// Decides what is to be done for one `GrayRollout`.
 #[must_use]
 pub fn plan(snapshot: &Snapshot) -> Plan {
+    match usable(snapshot) {
+        Ok((spec, target)) => {
+            let now = snapshot.now;
+            let facts = Facts::new(now, &snapshot.rollout, spec, target, &snapshot.replica_sets);
+            roll(&facts)
+        }
+        Err(blocked) => blocked_plan(snapshot, blocked),
+    }
+}
+
+/// Why a rollout cannot be looked at further.
+struct Blocked {
+    phase: Phase,
+    reason: Reason,
+    message: String,
+}
+
+fn usable(snapshot: &Snapshot) -> Result<(&GrayRolloutSpec, &Target), Blocked> {
+    let stalled = |reason, message| Blocked {
+        phase: Phase::Stalled,
+        reason,
+        message,
+    };
+    let rollout = &snapshot.rollout;
+    if let Some(older) = &snapshot.older_twin {
+        return Err(stalled(
+            Reason::TargetConflict,
+            format!(
+                "the older GrayRollout {older} rolls out Deployment {} already; delete one of the two",
+                rollout.target_name
+            ),
+        ));
+    }
+    let spec = rollout.spec.as_ref().map_err(|why| {
+        stalled(
+            Reason::InvalidSpec,
+            format!("the spec cannot be followed: {why}; correct it"),
+        )
+    })?;
+    let Some(target) = &snapshot.target else {
+        return Err(Blocked {
+            phase: Phase::Pending,
+            reason: Reason::TargetNotFound,
+            message: format!(
+                "there is no Deployment {} in namespace {}; it goes on once there is",
+                rollout.target_name, rollout.namespace
+            ),
+        });
+    };
+    let status = &rollout.status;
+    let known = status.target_uid.as_deref() == Some(&target.uid);
+    let going_back = known && course::recorded_course(status) == Course::Back;
+    if target.template_labelled && !going_back {
+        return Err(stalled(
+            Reason::InvalidTemplate,
+            "the pod template carries the label pod-template-hash, which belongs to the Deployment controller; remove it".into(),
+        ));
+    }
+    let own = facts::own_strategy(target, known && status.stage.is_some());
+    if !matches!(own, Strategy::RollingUpdate { .. }) && !going_back {
+        return Err(stalled(
+            Reason::UnsupportedStrategy,
+            "the Deployment's strategy is not RollingUpdate, so old and new pods may not run side by side; set it to RollingUpdate, or delete this GrayRollout".into(),
+        ));
+    }
+    Ok((spec, target))
+}
+
+fn blocked_plan(snapshot: &Snapshot, blocked: Blocked) -> Plan {
+    let rollout = &snapshot.rollout;
+    let mut before = rollout.status.clone();
+    let mut recorded = Vec::new();
+    if blocked.reason == Reason::TargetNotFound {
+        if before.phase != Some(Phase::Pending) {
+            let message = blocked.message.clone();
+            recorded.push(Event {
+                kind: EventKind::TargetNotFound,
+                message,
+                on_target: false,
+            });
+        }
+        before = without_target(&before);
+    }
+    let going_back =
+        course::recorded_course(&rollout.status) == Course::Back && blocked.phase == Phase::Stalled;
+    let phase = if going_back {
+        Phase::RollingBack
+    } else {
+        blocked.phase
+    };
+    let status = report::report_blocked(
+        &before,
+        rollout.generation,
+        snapshot.now,
+        phase,
+        blocked.reason,
+        blocked.message,
+    );
+    let write = report::when(&rollout.status, &status);
+    let acted = Vec::new();
     Plan {
-        status: snapshot.rollout.status.clone(),
-        write: StatusWrite::None,
-        recorded: Vec::new(),
+        status,
+        write,
+        recorded,
         actions: Vec::new(),
-        acted: Vec::new(),
+        acted,
         requeue_after: None,
     }
 }
 
-/// Decides what is to be done for a Deployment whose `GrayRollout` is gone.
+/// What stays when the target is gone: the number and the history.
+fn without_target(before: &GrayRolloutStatus) -> GrayRolloutStatus {
+    GrayRolloutStatus {
+        rollout: before.rollout,
+        history: before.history.clone(),
+        conditions: before.conditions.clone(),
+        approval: before.approval.clone(),
+        abort: before.abort.clone(),
+        retry: before.retry.clone(),
+        ..GrayRolloutStatus::default()
+    }
+}
+
+fn roll(facts: &Facts<'_>) -> Plan {
+    let mut draft = course::decide(facts);
+    let mut sizes = drive::sizes(facts, &draft);
+    standing::note_progress(facts, &mut draft, !sizes.batch.is_empty());
+    let mut standing = standing::stand(facts, &draft);
+    if standing.reason == Reason::ProgressDeadlineExceeded
+        && draft.course == Course::Forward
+        && facts.spec.on_failure == OnFailure::Rollback
+    {
+        draft.events.push(deadline_event(facts, &draft));
+        draft = course::give_up(facts, draft, HistoryResult::Failed);
+        (sizes, standing) = look_again(facts, &mut draft);
+    }
+    let mut moves = drive::drive(facts, &draft, &sizes, &standing);
+    if moves.settled && end(facts, &mut draft) {
+        (sizes, standing) = look_again(facts, &mut draft);
+        moves = drive::drive(facts, &draft, &sizes, &standing);
+    }
+    let status = report::report(facts, &draft, &sizes, &standing, &moves);
+    let write = report::when(&facts.rollout.status, &status);
+    let mut recorded = std::mem::take(&mut draft.events);
+    recorded.extend(transitions(facts, &draft, &standing, &status));
+    Plan {
+        requeue_after: report::next_look(facts, &status, &standing, &moves),
+        status,
+        write,
+        recorded,
+        actions: moves.actions,
+        acted: moves.events,
+    }
+}
+
+fn look_again<'a>(facts: &Facts<'a>, draft: &mut Draft) -> (Sizes<'a>, Standing) {
+    let sizes = drive::sizes(facts, draft);
+    standing::note_progress(facts, draft, !sizes.batch.is_empty());
+    let standing = standing::stand(facts, draft);
+    (sizes, standing)
+}
+
+/// Ends a rollout whose Deployment is given back, or a way back that is through.
+fn end(facts: &Facts<'_>, draft: &mut Draft) -> bool {
+    match draft.course {
+        Course::Forward if course::is_finished(facts, &draft.status) && !facts.spec.paused => {
+            course::complete(facts, draft, HistoryResult::Completed);
+            draft.course = Course::Resting;
+            true
+        }
+        Course::Back if drive::is_back(facts, &draft.status) => {
+            if drive::is_reverted(&draft.status) {
+                course::complete(facts, draft, HistoryResult::RevertedByTemplate);
+                draft.course = Course::Resting;
+            } else {
+                course::rest_rolled_back(facts, draft);
+            }
+            true
+        }
+        _ => false,
+    }
+}
+
+fn deadline_event(facts: &Facts<'_>, draft: &Draft) -> Event {
+    Event {
+        kind: EventKind::ProgressDeadlineExceeded,
+        message: format!(
+            "rollout {}: no progress within the deadline, {} pods of the new revision are available",
+            draft.status.rollout.unwrap_or(0),
+            facts.new_replica_set().map_or(0, |rs| rs.available),
+        ),
+        on_target: false,
+    }
+}
+
+/// What changed since the status was last written, told once.
+fn transitions(
+    facts: &Facts<'_>,
+    draft: &Draft,
+    standing: &Standing,
+    status: &GrayRolloutStatus,
+) -> Vec<Event> {
+    let before = &facts.rollout.status;
+    let message = status.message.clone().unwrap_or_default();
+    let had = |reason| {
+        before
+            .conditions
+            .iter()
+            .any(|condition| condition.reason == reason)
+    };
+    let mut events = Vec::new();
+    let mut tell = |kind, message, on_target| {
+        events.push(Event {
+            kind,
+            message,
+            on_target,
+        })
+    };
+    if standing.phase == Phase::AwaitingApproval && before.phase != Some(Phase::AwaitingApproval) {
+        let after_seconds = status
+            .stage_started_at
+            .map_or(0.0, |at| course::seconds_since(facts, at));
+        tell(
+            EventKind::AwaitingApproval { after_seconds },
+            message.clone(),
+            false,
+        );
+    }
+    match standing.reason {
+        Reason::ProgressDeadlineExceeded if !had(Reason::ProgressDeadlineExceeded) => {
+            tell(EventKind::ProgressDeadlineExceeded, message, false);
+        }
+        Reason::ReplicaFailure if !had(Reason::ReplicaFailure) => {
+            tell(EventKind::ReplicaFailure, message, false);
+        }
+        _ => {}
+    }
+    if let Some(message) = rescaled(before, status, draft) {
+        tell(EventKind::ReplicaSetScaled, message, true);
+    }
+    if let Some(message) = ignored(facts, status) {
+        tell(EventKind::ApprovalIgnored, message, false);
+    }
+    events
+}
+
+/// New sizes that are aimed at: at a stage, after a change of replicas, on the way back.
+fn rescaled(
+    before: &GrayRolloutStatus,
+    after: &GrayRolloutStatus,
+    draft: &Draft,
+) -> Option<String> {
+    if !matches!(draft.course, Course::Forward | Course::Back) {
+        return None;
+    }
+    let changes: Vec<_> = [
+        (&before.update, &after.update),
+        (&before.stable, &after.stable),
+    ]
+    .into_iter()
+    .filter_map(|(old, new)| {
+        let (old, new) = (old.as_ref()?, new.as_ref()?);
+        let name = new.replica_set.as_ref()?;
+        let same = old.replica_set.as_ref() == Some(name) && old.desired != new.desired;
+        same.then(|| format!("{name} from {} to {}", old.desired, new.desired))
+    })
+    .collect();
+    (!changes.is_empty()).then(|| format!("scaling {}", changes.join(", ")))
+}
+
+/// An approval in the spec that does not count, told when the spec was changed.
+fn ignored(facts: &Facts<'_>, status: &GrayRolloutStatus) -> Option<String> {
+    let approval = facts.spec.approval.as_ref()?;
+    let seen = facts.rollout.status.observed_generation == Some(facts.rollout.generation);
+    let counts = status.stage.is_some()
+        && Some(approval.rollout) == status.rollout
+        && Some(&approval.revision) == status.update_revision.as_ref();
+    (!seen && !counts).then(|| {
+        format!(
+            "spec.approval of rollout {} revision {} does not count: rollout {} of revision {} is at hand{}",
+            approval.rollout,
+            approval.revision,
+            status.rollout.unwrap_or(0),
+            status.update_revision.as_deref().unwrap_or("unknown"),
+            if status.stage.is_some() { "" } else { ", and nothing is rolling out" },
+        )
+    })
+}
+
+/// The present time as statuses carry it, in whole milliseconds.
 #[must_use]
-pub fn release(_orphan: &Orphan) -> ReleasePlan {
-    ReleasePlan::default()
+pub fn rounded(now: Timestamp) -> Timestamp {
+    now.round(jiff::Unit::Millisecond).unwrap_or(now)
 }

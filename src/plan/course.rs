@@ -1,0 +1,739 @@
+//! Which way: what the record, the template and people's requests make of a rollout.
+//!
+//! A decision is a change of the status here. It is written before anything rests on it, so a
+//! crash at any point leaves either the old or the new decision, and the same sizes follow.
+
+use super::{Event, EventKind, ReplicaSet, facts::Facts, share};
+use crate::api::{GrayRolloutStatus, HistoryEntry, HistoryResult, MAX_HISTORY, Phase, Split};
+
+/// Where a rollout goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Course {
+    /// Nothing is rolling out.
+    Resting,
+    /// The Deployment's first pods; nothing older exists.
+    FirstDeploy,
+    /// On to the stage in the status.
+    Forward,
+    /// Back to the stable revision.
+    Back,
+    /// Back, until the template changes or a retry.
+    RolledBack,
+}
+
+/// The status being decided, and what is told about it.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// The status.
+    pub status: GrayRolloutStatus,
+    /// The course.
+    pub course: Course,
+    /// What was decided.
+    pub events: Vec<Event>,
+}
+
+impl Draft {
+    fn tell(&mut self, kind: EventKind, message: String) {
+        self.events.push(Event {
+            kind,
+            message,
+            on_target: false,
+        });
+    }
+
+    fn keep(mut self, course: Course) -> Self {
+        self.course = course;
+        self
+    }
+}
+
+/// Decides the course.
+pub fn decide(facts: &Facts<'_>) -> Draft {
+    let status = facts.rollout.status.clone();
+    let known = status.target_uid.as_deref() == Some(&facts.target.uid);
+    let mut draft = Draft {
+        status,
+        course: Course::Resting,
+        events: Vec::new(),
+    };
+    if !known || draft.status.stable_revision.is_none() {
+        return first_sight(facts, draft);
+    }
+    match recorded_course(&draft.status) {
+        Course::Forward => {
+            draft.course = Course::Forward;
+            forward(facts, draft)
+        }
+        Course::Back => back(facts, draft),
+        Course::RolledBack => rolled_back(facts, draft),
+        Course::Resting | Course::FirstDeploy => resting(facts, draft),
+    }
+}
+
+/// The course that a status speaks of.
+pub fn recorded_course(status: &GrayRolloutStatus) -> Course {
+    match (status.stage, status.phase) {
+        (Some(_), Some(Phase::RollingBack)) => Course::Back,
+        (Some(_), _) => Course::Forward,
+        (None, _) if gave_up(status).is_some() => Course::RolledBack,
+        (None, _) => Course::Resting,
+    }
+}
+
+/// How the rollout at hand was given up, if it was.
+pub fn gave_up(status: &GrayRolloutStatus) -> Option<HistoryResult> {
+    let last = status.history.first()?;
+    let given_up = matches!(last.result, HistoryResult::Aborted | HistoryResult::Failed);
+    (given_up && Some(last.rollout) == status.rollout).then_some(last.result)
+}
+
+/// A Deployment without a record: what is running decides.
+fn first_sight(facts: &Facts<'_>, mut draft: Draft) -> Draft {
+    forget(&mut draft.status, facts);
+    let new = facts.new_replica_set();
+    let others: Vec<_> = facts.active_besides(new).collect();
+    let has_new_pods = new.is_some_and(|rs| rs.replicas > 0);
+    let recorded = facts
+        .original()
+        .and_then(|original| original.stable.as_deref());
+    let older = facts
+        .of_revision(recorded)
+        .filter(|rs| Some(&rs.uid) != new.map(|rs| &rs.uid))
+        .or_else(|| {
+            others
+                .iter()
+                .copied()
+                .max_by_key(|rs| (rs.available, rs.replicas))
+        })
+        .or_else(|| newest_besides(facts, new).filter(|_| new.is_none()));
+    match older {
+        Some(stable)
+            if !others.is_empty() || new.is_none() || facts.of_revision(recorded).is_some() =>
+        {
+            draft.status.stable_revision = Some(stable.revision.clone());
+            let taken_over = has_new_pods || facts.target.rollout_annotation.is_some();
+            start(facts, &mut draft);
+            if taken_over {
+                take_over(facts, &mut draft, new);
+            }
+            draft.course = Course::Forward;
+            forward(facts, draft)
+        }
+        _ => {
+            let only = facts.replica_sets.len() <= 1;
+            settle(facts, &mut draft);
+            let available = new.map_or(0, ReplicaSet::usable);
+            let first = only && available < facts.replicas();
+            draft.keep(if first {
+                Course::FirstDeploy
+            } else {
+                Course::Resting
+            })
+        }
+    }
+}
+
+fn newest_besides<'a>(facts: &Facts<'a>, new: Option<&ReplicaSet>) -> Option<&'a ReplicaSet> {
+    let uid = new.map(|rs| rs.uid.as_str());
+    facts
+        .replica_sets
+        .iter()
+        .rev()
+        .find(|rs| Some(rs.uid.as_str()) != uid)
+        .copied()
+}
+
+/// Another target, or none known: everything but the number and the history starts afresh.
+fn forget(status: &mut GrayRolloutStatus, facts: &Facts<'_>) {
+    *status = GrayRolloutStatus {
+        target_uid: Some(facts.target.uid.clone()),
+        rollout: status.rollout,
+        history: std::mem::take(&mut status.history),
+        conditions: std::mem::take(&mut status.conditions),
+        approval: status.approval.take(),
+        abort: status.abort.take(),
+        retry: status.retry.take(),
+        ..GrayRolloutStatus::default()
+    };
+}
+
+/// Keeps a split that was there before: never fewer new pods, at the last stage that holds at
+/// most as many, going on by approval.
+fn take_over(facts: &Facts<'_>, draft: &mut Draft, new: Option<&ReplicaSet>) {
+    let replicas = facts.replicas();
+    let update = new.map_or(0, |rs| rs.replicas.clamp(0, replicas));
+    let stage = (1..=facts.last_stage())
+        .rev()
+        .find(|stage| {
+            let pods = share::new_pods(replicas, facts.percent(*stage), facts.bounds.surge);
+            update > 0 && pods <= update
+        })
+        .unwrap_or(0);
+    draft.status.stage = Some(stage);
+    draft.status.split = (facts.percent(stage) < 100).then_some(Split { replicas, update });
+}
+
+fn resting(facts: &Facts<'_>, mut draft: Draft) -> Draft {
+    let first = !matches!(
+        draft.status.phase,
+        Some(Phase::Completed | Phase::RollingBack)
+    );
+    let new = facts.new_replica_set();
+    let stable = facts.of_revision(draft.status.stable_revision.as_deref());
+    if facts.is_recorded_template(&draft.status) {
+        refresh(facts, &mut draft);
+        let available = new.map_or(0, ReplicaSet::usable);
+        let first = new.is_none() || first && available < facts.replicas();
+        return draft.keep(if first {
+            Course::FirstDeploy
+        } else {
+            Course::Resting
+        });
+    }
+    let rolled_out_natively = new
+        .is_some_and(|rs| rs.replicas > 0 && rs.replicas == facts.replicas())
+        && facts.active_besides(new).next().is_none();
+    if stable.is_none() || rolled_out_natively {
+        return first_sight(facts, draft);
+    }
+    start(facts, &mut draft);
+    draft.course = Course::Forward;
+    forward(facts, draft)
+}
+
+/// Same template, perhaps under another ReplicaSet name or with new defaults filled in.
+fn refresh(facts: &Facts<'_>, draft: &mut Draft) {
+    draft.status.template_hash = Some(facts.target.template.to_string());
+    let revision = facts.template_revision();
+    if draft.status.stable_revision == draft.status.update_revision {
+        draft.status.stable_revision = Some(revision.clone());
+    }
+    draft.status.update_revision = Some(revision);
+}
+
+fn forward(facts: &Facts<'_>, mut draft: Draft) -> Draft {
+    let stable = facts.of_revision(draft.status.stable_revision.as_deref());
+    if !facts.is_recorded_template(&draft.status) {
+        return redirected(facts, draft, stable);
+    }
+    refresh(facts, &mut draft);
+    if stable.is_some_and(|rs| rs.template == facts.target.template) {
+        return revert(facts, draft);
+    }
+    let number = draft.status.rollout;
+    let aborted = draft
+        .status
+        .abort
+        .as_ref()
+        .is_some_and(|abort| Some(abort.rollout) == number);
+    if aborted && stable.is_some() {
+        return give_up(facts, draft, HistoryResult::Aborted);
+    }
+    if wants_retry(&draft.status) && draft.status.phase == Some(Phase::Stalled) {
+        close(facts, &mut draft.status, HistoryResult::Failed, true);
+        start(facts, &mut draft);
+    }
+    if draft.status.stage_percents != facts.percents() {
+        edited(facts, &mut draft);
+    }
+    advance(facts, &mut draft, stable.is_some());
+    draft
+}
+
+/// The template changed in the middle of a rollout.
+fn redirected(facts: &Facts<'_>, mut draft: Draft, stable: Option<&ReplicaSet>) -> Draft {
+    if is_finished(facts, &draft.status) {
+        draft
+            .status
+            .stable_revision
+            .clone_from(&draft.status.update_revision);
+        complete(facts, &mut draft, HistoryResult::Completed);
+        start(facts, &mut draft);
+        return forward(facts, draft.keep(Course::Forward));
+    }
+    let (number, stage) = (
+        draft.status.rollout.unwrap_or(0),
+        draft.status.stage.unwrap_or(0),
+    );
+    if stable.is_some_and(|rs| rs.template == facts.target.template) {
+        return revert(facts, draft);
+    }
+    if stable.is_none() {
+        close(facts, &mut draft.status, HistoryResult::Superseded, true);
+        return first_sight(facts, draft);
+    }
+    close(facts, &mut draft.status, HistoryResult::Superseded, true);
+    start(facts, &mut draft);
+    let text = format!(
+        "rollout {number} was superseded at stage {stage} by rollout {}: the template changed",
+        draft.status.rollout.unwrap_or(0)
+    );
+    draft.tell(EventKind::RolloutSuperseded, text);
+    forward(facts, draft.keep(Course::Forward))
+}
+
+/// The template was set back to the stable revision's.
+fn revert(facts: &Facts<'_>, mut draft: Draft) -> Draft {
+    if gave_up(&draft.status).is_none() {
+        close(
+            facts,
+            &mut draft.status,
+            HistoryResult::RevertedByTemplate,
+            false,
+        );
+    }
+    let text = format!(
+        "rollout {}: the template is the stable revision's again; going back to it",
+        draft.status.rollout.unwrap_or(0)
+    );
+    draft
+        .status
+        .update_revision
+        .clone_from(&draft.status.stable_revision);
+    draft.status.template_hash = Some(facts.target.template.to_string());
+    go_back(&mut draft);
+    draft.tell(EventKind::RollbackStarted, text);
+    draft.keep(Course::Back)
+}
+
+/// Someone aborted, or the rollout failed.
+pub fn give_up(facts: &Facts<'_>, mut draft: Draft, result: HistoryResult) -> Draft {
+    let number = draft.status.rollout.unwrap_or(0);
+    let stable = draft.status.stable_revision.clone().unwrap_or_default();
+    close(facts, &mut draft.status, result, false);
+    go_back(&mut draft);
+    if result == HistoryResult::Aborted {
+        draft.tell(
+            EventKind::RolloutAborted,
+            format!("rollout {number} was aborted"),
+        );
+    }
+    let text = format!("rollout {number}: going back to the stable revision {stable}");
+    draft.tell(EventKind::RollbackStarted, text);
+    draft.keep(Course::Back)
+}
+
+fn go_back(draft: &mut Draft) {
+    draft.status.phase = Some(Phase::RollingBack);
+    draft.status.split = None;
+    draft.status.stage_reached_at = None;
+    draft.status.last_progress = None;
+}
+
+fn back(facts: &Facts<'_>, mut draft: Draft) -> Draft {
+    let stable = facts.of_revision(draft.status.stable_revision.as_deref());
+    let Some(stable) = stable else {
+        draft.status.phase = Some(Phase::Stalled);
+        return forward(facts, draft.keep(Course::Forward));
+    };
+    let reverting = draft.status.update_revision == draft.status.stable_revision;
+    if stable.template == facts.target.template {
+        if !reverting {
+            return revert(facts, draft);
+        }
+        refresh(facts, &mut draft);
+    } else if reverting || !facts.is_recorded_template(&draft.status) {
+        if facts.target.template_labelled {
+            return draft.keep(Course::Back);
+        }
+        finish_history(facts, &mut draft.status);
+        start(facts, &mut draft);
+        return forward(facts, draft.keep(Course::Forward));
+    } else if wants_retry(&draft.status) {
+        finish_history(facts, &mut draft.status);
+        start(facts, &mut draft);
+        return forward(facts, draft.keep(Course::Forward));
+    }
+    draft.keep(Course::Back)
+}
+
+fn rolled_back(facts: &Facts<'_>, mut draft: Draft) -> Draft {
+    let stable = facts.of_revision(draft.status.stable_revision.as_deref());
+    let asked = !facts.is_recorded_template(&draft.status) || wants_retry(&draft.status);
+    let Some(stable) = stable else {
+        return if asked {
+            first_sight(facts, draft)
+        } else {
+            draft.keep(Course::RolledBack)
+        };
+    };
+    if stable.template == facts.target.template {
+        settle(facts, &mut draft);
+        draft.status.phase = Some(Phase::Completed);
+        return draft.keep(Course::Resting);
+    }
+    if asked {
+        start(facts, &mut draft);
+        return forward(facts, draft.keep(Course::Forward));
+    }
+    refresh(facts, &mut draft);
+    draft.keep(Course::RolledBack)
+}
+
+fn wants_retry(status: &GrayRolloutStatus) -> bool {
+    status
+        .retry
+        .as_ref()
+        .is_some_and(|retry| Some(retry.rollout) == status.rollout)
+}
+
+/// The next rollout number, before its first stage.
+fn start(facts: &Facts<'_>, draft: &mut Draft) {
+    let number = facts.next_number(&draft.status);
+    let status = &mut draft.status;
+    status.rollout = Some(number);
+    status.stage = Some(0);
+    status.stage_percents = facts.percents();
+    status.split = None;
+    status.started_at = Some(facts.now);
+    status.stage_started_at = Some(facts.now);
+    status.stage_reached_at = None;
+    status.phase = Some(Phase::Progressing);
+    status.template_hash = Some(facts.target.template.to_string());
+    status.update_revision = Some(facts.template_revision());
+    status.last_progress = None;
+    let text = format!(
+        "rollout {number}: revision {} in {} stages, stable revision {}",
+        facts.template_revision(),
+        facts.spec.stages.len(),
+        status.stable_revision.as_deref().unwrap_or("unknown"),
+    );
+    draft.tell(EventKind::RolloutStarted, text);
+}
+
+/// Nothing is rolling out: what the template says is the stable revision.
+fn settle(facts: &Facts<'_>, draft: &mut Draft) {
+    let revision = facts.template_revision();
+    let status = &mut draft.status;
+    status.rollout = Some(status.rollout.unwrap_or(0));
+    status.stable_revision = Some(revision.clone());
+    status.update_revision = Some(revision);
+    status.template_hash = Some(facts.target.template.to_string());
+    status.stage = None;
+    status.stage_percents = Vec::new();
+    status.split = None;
+    status.started_at = None;
+    status.stage_started_at = None;
+    status.stage_reached_at = None;
+    status.last_progress = None;
+}
+
+/// The rollout at hand ended well, and what it rolled out is the stable revision now.
+pub fn complete(facts: &Facts<'_>, draft: &mut Draft, result: HistoryResult) {
+    let number = draft.status.rollout.unwrap_or(0);
+    let after_seconds = draft
+        .status
+        .started_at
+        .map_or(0.0, |at| seconds_since(facts, at));
+    if result == HistoryResult::Completed {
+        close(facts, &mut draft.status, result, true);
+    } else {
+        finish_history(facts, &mut draft.status);
+    }
+    let revision = draft.status.update_revision.clone();
+    settle(facts, draft);
+    draft.status.stable_revision.clone_from(&revision);
+    draft.status.update_revision = revision;
+    draft.status.phase = Some(Phase::Completed);
+    let what = if result == HistoryResult::Completed {
+        "completed"
+    } else {
+        "reverted by its template"
+    };
+    draft.tell(
+        EventKind::RolloutCompleted {
+            result,
+            after_seconds,
+        },
+        format!("rollout {number} {what}: the Deployment is given back"),
+    );
+}
+
+/// The way back ended: the failed template stays where it is, without pods.
+pub fn rest_rolled_back(facts: &Facts<'_>, draft: &mut Draft) {
+    let number = draft.status.rollout.unwrap_or(0);
+    let after_seconds = draft
+        .status
+        .started_at
+        .map_or(0.0, |at| seconds_since(facts, at));
+    let result = gave_up(&draft.status).unwrap_or(HistoryResult::Aborted);
+    finish_history(facts, &mut draft.status);
+    let status = &mut draft.status;
+    status.phase = Some(Phase::RolledBack);
+    status.stage = None;
+    status.stage_percents = Vec::new();
+    status.stage_started_at = None;
+    status.stage_reached_at = None;
+    status.last_progress = None;
+    draft.tell(
+        EventKind::RolledBack {
+            result,
+            after_seconds,
+        },
+        format!("rollout {number}: every pod runs the stable revision again"),
+    );
+    draft.course = Course::RolledBack;
+}
+
+/// Writes the rollout at hand into the history.
+fn close(facts: &Facts<'_>, status: &mut GrayRolloutStatus, result: HistoryResult, finished: bool) {
+    let entry = HistoryEntry {
+        rollout: status.rollout.unwrap_or(0),
+        revision: status.update_revision.clone(),
+        result,
+        started_at: status.started_at,
+        finished_at: finished.then_some(facts.now),
+    };
+    status.history.insert(0, entry);
+    status.history.truncate(MAX_HISTORY);
+}
+
+fn finish_history(facts: &Facts<'_>, status: &mut GrayRolloutStatus) {
+    if let Some(last) = status.history.first_mut() {
+        last.finished_at.get_or_insert(facts.now);
+    }
+}
+
+/// The stages were edited: a new number, at the last of the new stages that asks for at most as
+/// much as the present one.
+fn edited(facts: &Facts<'_>, draft: &mut Draft) {
+    let (before, stage) = (
+        draft.status.rollout.unwrap_or(0),
+        draft.status.stage.unwrap_or(0),
+    );
+    let at = index_of(&draft.status.stage_percents, stage);
+    let next = (1..=facts.last_stage())
+        .rev()
+        .find(|number| facts.percent(*number) <= at)
+        .unwrap_or(0);
+    let (update, _) = wants_before_edit(facts, &draft.status, at);
+    let number = facts.next_number(&draft.status);
+    let status = &mut draft.status;
+    status.rollout = Some(number);
+    status.stage_percents = facts.percents();
+    status.split = if next > 0 && status.split.is_none() {
+        None
+    } else {
+        Some(Split {
+            replicas: facts.replicas(),
+            update,
+        })
+    };
+    status.stage = Some(next);
+    status.stage_started_at = Some(facts.now);
+    status.stage_reached_at = None;
+    status.last_progress = None;
+    let became = if next == 0 {
+        format!("none of the new stages asks for at most {at}%; the pods stay as they are")
+    } else {
+        format!(
+            "stage {stage} ({at}%) became stage {next} ({}%)",
+            facts.percent(next)
+        )
+    };
+    let text = format!(
+        "the stages were edited: rollout {before} goes on as {number}, {became}; earlier approvals no longer count"
+    );
+    draft.tell(EventKind::StagesEdited, text);
+}
+
+fn wants_before_edit(facts: &Facts<'_>, status: &GrayRolloutStatus, percent: i32) -> (i32, i32) {
+    let (replicas, surge) = (facts.replicas(), facts.bounds.surge);
+    let new = match status.split {
+        Some(split) => share::scaled_split(split, replicas, surge),
+        None if percent <= 0 => 0,
+        None => share::new_pods(replicas, percent, surge),
+    };
+    (new, share::old_pods(replicas, new, percent >= 100))
+}
+
+fn index_of(percents: &[i32], stage: i32) -> i32 {
+    usize::try_from(stage)
+        .ok()
+        .and_then(|stage| stage.checked_sub(1))
+        .and_then(|at| percents.get(at))
+        .copied()
+        .unwrap_or(0)
+}
+
+/// Leaves the stage and enters the next where that may be.
+fn advance(facts: &Facts<'_>, draft: &mut Draft, has_stable: bool) {
+    keep_split_while_paused(facts, &mut draft.status);
+    if facts.spec.paused || facts.replicas() == 0 {
+        return;
+    }
+    watch_reach(facts, draft);
+    let stage = draft.status.stage.unwrap_or(0);
+    let (approved, by) = facts.approved(&draft.status);
+    if !has_stable && approved >= facts.last_stage() && stage < facts.last_stage() {
+        enter(facts, draft, facts.last_stage(), Some(&by));
+        return;
+    }
+    let next = stage + 1;
+    let may_leave = stage == 0
+        || draft.status.stage_reached_at.is_some()
+            && soaked(facts, &draft.status)
+            && is_reached(facts, &draft.status);
+    if next > facts.last_stage() || !may_leave || !has_stable {
+        return;
+    }
+    let automatic = facts.is_automatic(next) && draft.status.split.is_none();
+    if approved >= next {
+        enter(facts, draft, next, (!automatic).then_some(by.as_str()));
+    } else if automatic {
+        enter(facts, draft, next, None);
+    }
+}
+
+fn enter(facts: &Facts<'_>, draft: &mut Draft, stage: i32, by: Option<&str>) {
+    let waited = draft
+        .status
+        .stage_reached_at
+        .or(draft.status.stage_started_at);
+    let waited_seconds = waited.map_or(0.0, |at| seconds_since(facts, at));
+    draft.status.stage = Some(stage);
+    draft.status.split = None;
+    draft.status.stage_started_at = Some(facts.now);
+    draft.status.stage_reached_at = None;
+    draft.status.last_progress = None;
+    if let Some(by) = by {
+        let text = format!(
+            "rollout {}: stage {stage} of {} ({}%) approved by {by}",
+            draft.status.rollout.unwrap_or(0),
+            facts.last_stage(),
+            facts.percent(stage),
+        );
+        draft.tell(EventKind::StageApproved { waited_seconds }, text);
+    }
+}
+
+/// Notes when the stage is reached, and forgets it when a pod of it is lost; pods that start
+/// because replicas grew do not restart the soak.
+fn watch_reach(facts: &Facts<'_>, draft: &mut Draft) {
+    let (want, _) = facts.wants(&draft.status);
+    let new = facts.of_revision(draft.status.update_revision.as_deref());
+    let available = new.map_or(0, ReplicaSet::usable);
+    if is_reached(facts, &draft.status) {
+        if draft.status.stage_reached_at.is_none() {
+            draft.status.stage_reached_at = Some(facts.now);
+            tell_reached(facts, draft);
+        }
+    } else if draft.status.stage_reached_at.is_some() {
+        let before = draft
+            .status
+            .update
+            .as_ref()
+            .map_or(0, |track| track.available);
+        if available < before.min(want) {
+            draft.status.stage_reached_at = None;
+        }
+    }
+}
+
+/// A stage that soaks, or after which the next one is entered at once; one that waits for an
+/// approval, and the end of the last, are told as such.
+fn tell_reached(facts: &Facts<'_>, draft: &mut Draft) {
+    let stage = draft.status.stage.unwrap_or(0);
+    let soak = facts.soak_seconds(stage);
+    let next = stage + 1;
+    let goes_on = next <= facts.last_stage()
+        && (facts.approved(&draft.status).0 >= next
+            || facts.is_automatic(next) && draft.status.split.is_none());
+    if stage > 0 && (soak > 0 || goes_on) {
+        let after_seconds = draft
+            .status
+            .stage_started_at
+            .map_or(0.0, |at| seconds_since(facts, at));
+        let then = if soak > 0 {
+            format!("; it soaks for {soak} s")
+        } else {
+            String::new()
+        };
+        let text = format!(
+            "rollout {}: stage {stage} of {} ({}%) is reached{then}",
+            draft.status.rollout.unwrap_or(0),
+            facts.last_stage(),
+            facts.percent(stage),
+        );
+        draft.tell(EventKind::StageReached { after_seconds }, text);
+    }
+}
+
+/// Whether every pod of the stage is available and the old ones are as few as it asks.
+pub fn is_reached(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
+    let (want_new, want_old) = facts.wants(status);
+    let new = facts.of_revision(status.update_revision.as_deref());
+    let stable = facts.of_revision(status.stable_revision.as_deref());
+    let new_ready = match new {
+        Some(rs) => rs.replicas == want_new && rs.usable() >= want_new && rs.is_observed(),
+        None => want_new == 0,
+    };
+    let old_settled =
+        stable.is_none_or(|rs| rs.replicas <= want_old.max(i32::from(keeps_one(facts, status))));
+    let no_others = facts
+        .active_besides(new)
+        .all(|rs| Some(rs.uid.as_str()) == stable.map(|rs| rs.uid.as_str()));
+    new_ready && old_settled && no_others
+}
+
+/// Whether one pod of the stable revision is kept while the last stage soaks: with
+/// revisionHistoryLimit 0 the native controller deletes it once it is empty.
+pub fn keeps_one(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
+    let last = status.stage == Some(facts.last_stage());
+    last && facts.target.revision_history_limit == Some(0)
+        && facts.bounds.surge > 0
+        && facts.replicas() > 0
+        && facts.soak_seconds(facts.last_stage()) > 0
+        && !soaked(facts, status)
+}
+
+/// Whether the stage has soaked long enough.
+pub fn soaked(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
+    let soak = facts.soak_seconds(status.stage.unwrap_or(0));
+    #[allow(clippy::cast_precision_loss)] // at most 30 days
+    let soak = soak as f64;
+    status
+        .stage_reached_at
+        .is_some_and(|at| seconds_since(facts, at) >= soak)
+}
+
+/// Whether the last stage is through, so that only giving back is left.
+pub fn is_finished(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
+    let update = facts.of_revision(status.update_revision.as_deref());
+    status.stage.is_some_and(|stage| {
+        stage == i32::try_from(status.stage_percents.len()).unwrap_or(i32::MAX)
+    }) && status.split.is_none()
+        && facts.replicas() > 0
+        && soaked(facts, status)
+        && update.is_some_and(|rs| {
+            rs.replicas == facts.replicas() && rs.usable() >= rs.replicas && rs.is_observed()
+        })
+        && facts.active_besides(update).next().is_none()
+}
+
+/// While the user pauses between two stages, the present split is kept.
+fn keep_split_while_paused(facts: &Facts<'_>, status: &mut GrayRolloutStatus) {
+    let stage = status.stage.unwrap_or(0);
+    let share = |replicas| share::new_pods(replicas, facts.percent(stage), facts.bounds.surge);
+    if !facts.spec.paused {
+        let was_paused = status
+            .split
+            .is_some_and(|split| split.update < share(split.replicas));
+        if was_paused && stage > 0 {
+            status.split = None;
+            status.stage_reached_at = None;
+        }
+    } else if status.split.is_none() && stage > 0 && facts.replicas() > 0 {
+        let replicas = facts.replicas();
+        let new = facts.of_revision(status.update_revision.as_deref());
+        let update = new.map_or(0, |rs| rs.replicas.max(0));
+        if update < share(replicas) {
+            status.split = Some(Split { replicas, update });
+        }
+    }
+}
+
+/// Seconds since a moment, at least 0.
+pub fn seconds_since(facts: &Facts<'_>, at: jiff::Timestamp) -> f64 {
+    facts.now.duration_since(at).as_secs_f64().max(0.0)
+}

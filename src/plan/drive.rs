@@ -1,0 +1,443 @@
+//! What to write now: the form of the Deployment, then sizes, then what is left over.
+
+use std::time::Duration;
+
+use super::{
+    Action, Event, EventKind, ReplicaSet,
+    course::{self, Course, Draft},
+    facts::Facts,
+    form::Form,
+    pace::{self, Resize, Role, Room, Track},
+    share,
+    standing::Standing,
+};
+use crate::api::{GrayRolloutStatus, Phase, Reason};
+
+/// A stage that is approved at once needs no handshake with the native controller if the
+/// Deployment stays in the moving form for a moment.
+const LINGER: Duration = Duration::from_secs(1);
+/// A soak that is over sooner than this is not worth two changes of form.
+const SHORT_SOAK: Duration = Duration::from_secs(3);
+
+/// The revisions, the sizes they are to reach, and what may be written of that now.
+#[derive(Debug, Clone)]
+pub struct Sizes<'a> {
+    /// Every revision that has pods or is to have some.
+    pub tracks: Vec<Track<'a>>,
+    /// The sizes to write next.
+    pub batch: Vec<Resize>,
+    /// ReplicaSets to delete: empty ones that the native controller would give everything to.
+    pub leftovers: Vec<&'a ReplicaSet>,
+}
+
+/// What to write, and why nothing is written where that is so.
+#[derive(Debug, Clone, Default)]
+pub struct Moves {
+    /// The writes.
+    pub actions: Vec<Action>,
+    /// What they did.
+    pub events: Vec<Event>,
+    /// What is waited for before the next write.
+    pub waits_for: Option<&'static str>,
+    /// When to look again.
+    pub until: Option<Duration>,
+    /// Whether the Deployment is in the form it is to rest in, as seen by the native controller.
+    pub settled: bool,
+}
+
+/// The sizes that the course asks for.
+pub fn sizes<'a>(facts: &Facts<'a>, draft: &Draft) -> Sizes<'a> {
+    let tracks = tracks(facts, draft);
+    let terminating = if facts.spec.wait_for_termination {
+        facts
+            .replica_sets
+            .iter()
+            .fold(0_i32, |sum, rs| sum.saturating_add(rs.terminating.max(0)))
+    } else {
+        0
+    };
+    let room = Room {
+        replicas: facts.replicas(),
+        bounds: facts.bounds,
+        terminating,
+    };
+    let batch = if settles_natively(&tracks) {
+        Vec::new()
+    } else {
+        pace::pace(&tracks, room)
+    };
+    Sizes {
+        leftovers: leftovers(facts, draft),
+        tracks,
+        batch,
+    }
+}
+
+fn tracks<'a>(facts: &Facts<'a>, draft: &Draft) -> Vec<Track<'a>> {
+    let new = facts.new_replica_set();
+    let stable = facts.of_revision(draft.status.stable_revision.as_deref());
+    let replicas = facts.replicas();
+    let track = |role, replica_set, want| Track {
+        role,
+        replica_set,
+        want,
+    };
+    let mut tracks = match draft.course {
+        Course::Resting | Course::FirstDeploy => vec![track(Role::Stable, new, replicas)],
+        // The stable revision is lost: what the native controller gave to the new one stays.
+        Course::Forward if stable.is_none() => {
+            let all = facts.percent(draft.status.stage.unwrap_or(0)) >= 100;
+            let size = new.map_or(0, |rs| rs.replicas.max(0));
+            vec![track(Role::Update, new, if all { replicas } else { size })]
+        }
+        Course::Forward => {
+            let (want_new, want_old) = facts.wants(&draft.status);
+            let want_old = want_old.max(i32::from(course::keeps_one(facts, &draft.status)));
+            vec![
+                track(Role::Update, new, want_new),
+                track(Role::Stable, stable, want_old),
+            ]
+        }
+        Course::Back | Course::RolledBack if stable.is_none() => return Vec::new(),
+        Course::Back | Course::RolledBack => vec![track(Role::Stable, stable, replicas)],
+    };
+    let listed: Vec<_> = tracks
+        .iter()
+        .filter_map(|track| track.replica_set.map(|rs| rs.uid.as_str()))
+        .collect();
+    let others: Vec<_> = facts
+        .replica_sets
+        .iter()
+        .filter(|rs| rs.replicas > 0 && !listed.contains(&rs.uid.as_str()))
+        .map(|rs| {
+            let is_update = Some(&rs.revision) == draft.status.update_revision.as_ref();
+            track(
+                if is_update { Role::Update } else { Role::Other },
+                Some(*rs),
+                0,
+            )
+        })
+        .collect();
+    tracks.extend(others);
+    tracks
+}
+
+/// Whether native rule 1 does what is left: one revision alone is active and is to have
+/// everything, or none is active yet and the native controller is to choose it.
+fn settles_natively(tracks: &[Track<'_>]) -> bool {
+    let wanted = tracks.iter().filter(|track| track.want > 0).count();
+    let mut active = tracks.iter().filter(|track| track.size() > 0);
+    match (active.next(), active.next()) {
+        (Some(only), None) => wanted == usize::from(only.want > 0) && wanted <= 1,
+        (None, _) => {
+            wanted <= 1
+                && tracks
+                    .iter()
+                    .all(|t| t.want == 0 || t.replica_set.is_some())
+        }
+        _ => false,
+    }
+}
+
+/// Empty ReplicaSets that native rule 1 would set to `spec.replicas` when that leaves 0: the one
+/// of a failed template, and at no replicas the one of a template that is not fully approved.
+fn leftovers<'a>(facts: &Facts<'a>, draft: &Draft) -> Vec<&'a ReplicaSet> {
+    let stable = draft.status.stable_revision.as_deref();
+    let unwanted = match draft.course {
+        Course::Back | Course::RolledBack => true,
+        Course::Forward => {
+            facts.replicas() == 0 && facts.percent(draft.status.stage.unwrap_or(0)) < 100
+        }
+        Course::Resting | Course::FirstDeploy => false,
+    };
+    facts
+        .replica_sets
+        .iter()
+        .copied()
+        .filter(|rs| unwanted && facts.of_revision(stable).is_some_and(|s| s.uid != rs.uid))
+        .filter(|rs| rs.template == facts.target.template)
+        .filter(|rs| rs.replicas == 0 && rs.current == 0 && rs.terminating == 0 && rs.is_observed())
+        .collect()
+}
+
+/// What to write now.
+pub fn drive(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>, standing: &Standing) -> Moves {
+    if draft.course == Course::FirstDeploy && facts.new_replica_set().is_none() {
+        return first_pods(facts);
+    }
+    let mut moves = Moves::default();
+    let form = if sizes.batch.is_empty() {
+        resting_form(facts, draft, standing, &mut moves)
+    } else {
+        Form::Moving
+    };
+    let patch = form.patch(facts, &draft.status);
+    moves.events.extend(drift(facts, patch.is_some(), form));
+    if let Some(patch) = patch {
+        if form != Form::Moving {
+            moves.actions.extend(right_annotations(facts));
+        }
+        moves.actions.push(Action::PatchDeployment(patch));
+        moves.waits_for = (form == Form::Moving).then_some(OBSERVE);
+    } else if !facts.is_observed() {
+        moves.waits_for = Some(OBSERVE);
+    } else if sizes.batch.is_empty() {
+        moves.settled = true;
+    } else {
+        resize(facts, draft, sizes, &mut moves);
+    }
+    moves
+        .actions
+        .extend(sizes.leftovers.iter().map(|rs| Action::DeleteReplicaSet {
+            name: rs.name.clone(),
+            uid: rs.uid.clone(),
+            resource_version: rs.resource_version.clone(),
+        }));
+    moves
+}
+
+const OBSERVE: &str = "the Deployment controller to take note of the Deployment";
+
+/// The Deployment's very first ReplicaSet: the native controller makes it, unless the Deployment
+/// came paused or its ReplicaSet was deleted while it rests paused.
+fn first_pods(facts: &Facts<'_>) -> Moves {
+    if !facts.target.paused {
+        let waits_for = Some("the Deployment controller to create the first ReplicaSet");
+        return Moves {
+            waits_for,
+            ..Moves::default()
+        };
+    }
+    let replicas = facts.replicas();
+    let create = Action::CreateReplicaSet {
+        template: facts.target.template,
+        replicas,
+        desired: Some(replicas),
+        max: Some(replicas.saturating_add(share::own_surge(&facts.own, replicas))),
+    };
+    Moves {
+        actions: vec![create],
+        ..Moves::default()
+    }
+}
+
+/// The form where no size is to change now.
+fn resting_form(facts: &Facts<'_>, draft: &Draft, standing: &Standing, moves: &mut Moves) -> Form {
+    match draft.course {
+        Course::Resting | Course::FirstDeploy => return Form::Rest,
+        Course::RolledBack => return Form::Kept,
+        Course::Back if !is_back(facts, &draft.status) => return moving_or_kept(facts),
+        Course::Back if is_reverted(&draft.status) => return Form::Rest,
+        Course::Back => return Form::Kept,
+        Course::Forward if course::is_finished(facts, &draft.status) && !facts.spec.paused => {
+            return Form::Rest;
+        }
+        Course::Forward => {}
+    }
+    let active: Vec<_> = facts.active_besides(None).collect();
+    if active.len() <= 1 {
+        return moving_or_kept(facts);
+    }
+    let total = active
+        .iter()
+        .fold(0_i32, |sum, rs| sum.saturating_add(rs.replicas));
+    let saturated = active.iter().any(|rs| rs.replicas == facts.replicas());
+    let surge = total - facts.replicas();
+    let in_moving_form = Form::Moving.patch(facts, &draft.status).is_none();
+    let stays = match (standing.phase, standing.reason) {
+        _ if saturated || surge < 0 => Some(None),
+        (Phase::Progressing, Reason::Soaking) if standing.until.is_some_and(|t| t > SHORT_SOAK) => {
+            lingers(facts, &draft.status, in_moving_form)
+        }
+        (Phase::AwaitingApproval, _) => lingers(facts, &draft.status, in_moving_form),
+        (Phase::Paused | Phase::Stalled, _) => None,
+        _ => Some(None),
+    };
+    match stays {
+        Some(until) => {
+            moves.until = until;
+            Form::Moving
+        }
+        None => Form::Held { surge },
+    }
+}
+
+/// With one revision alone active every form is at rest; the moving one is left only when the
+/// native controller has a pod to bring.
+fn moving_or_kept(facts: &Facts<'_>) -> Form {
+    if facts.active_besides(None).count() <= 1 {
+        Form::Kept
+    } else {
+        Form::Moving
+    }
+}
+
+fn lingers(
+    facts: &Facts<'_>,
+    status: &GrayRolloutStatus,
+    in_moving_form: bool,
+) -> Option<Option<Duration>> {
+    let since = status.stage_reached_at.unwrap_or(facts.now);
+    let gone = Duration::try_from(facts.now.duration_since(since)).unwrap_or(Duration::ZERO);
+    let left = LINGER.saturating_sub(gone);
+    (in_moving_form && !left.is_zero()).then_some(Some(left))
+}
+
+/// Whether every pod runs the stable revision and is available.
+pub fn is_back(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
+    let stable = facts.of_revision(status.stable_revision.as_deref());
+    stable.is_some_and(|rs| {
+        rs.replicas == facts.replicas() && rs.usable() >= rs.replicas && rs.is_observed()
+    }) && facts.active_besides(stable).next().is_none()
+}
+
+/// Whether the way back leads to the present template.
+pub fn is_reverted(status: &GrayRolloutStatus) -> bool {
+    status.update_revision == status.stable_revision
+}
+
+/// Before the native controller acts again, both size annotations of the only active ReplicaSet
+/// are right: a stale one would wedge the Deployment once unpaused.
+pub fn right_annotations(facts: &Facts<'_>) -> Option<Action> {
+    let mut active = facts.active_besides(None);
+    let (Some(rs), None) = (active.next(), active.next()) else {
+        return None;
+    };
+    let replicas = facts.replicas();
+    let desired = Some(replicas);
+    let max = Some(replicas.saturating_add(share::own_surge(&facts.own, replicas)));
+    let right = rs.desired_annotation == desired && rs.max_annotation == max;
+    (!right && rs.replicas == replicas).then(|| Action::ScaleReplicaSet {
+        name: rs.name.clone(),
+        uid: rs.uid.clone(),
+        resource_version: rs.resource_version.clone(),
+        replicas,
+        desired,
+        max,
+    })
+}
+
+fn resize(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>, moves: &mut Moves) {
+    let replicas = facts.replicas();
+    let after = |index: usize| {
+        sizes.batch.iter().find(|(at, _)| *at == index).map_or_else(
+            || sizes.tracks.get(index).map_or(0, Track::size),
+            |(_, size)| *size,
+        )
+    };
+    for &(index, size) in &sizes.batch {
+        let Some(track) = sizes.tracks.get(index) else {
+            continue;
+        };
+        let alone = (0..sizes.tracks.len()).all(|other| other == index || after(other) == 0);
+        // Native rules 2 and 3 would take a full ReplicaSet with this annotation for the end.
+        let (desired, max) = if size == replicas && !alone {
+            (None, None)
+        } else {
+            (
+                Some(replicas),
+                Some(replicas.saturating_add(facts.bounds.surge)),
+            )
+        };
+        match track.replica_set {
+            Some(rs) => moves.actions.push(Action::ScaleReplicaSet {
+                name: rs.name.clone(),
+                uid: rs.uid.clone(),
+                resource_version: rs.resource_version.clone(),
+                replicas: size,
+                desired,
+                max,
+            }),
+            None => {
+                let template = facts.target.template;
+                moves.actions.push(Action::CreateReplicaSet {
+                    template,
+                    replicas: size,
+                    desired,
+                    max,
+                });
+                moves.events.push(Event {
+                    kind: EventKind::ReplicaSetCreated,
+                    message: format!(
+                        "created the ReplicaSet of revision {} with {size} of {} pods",
+                        facts.template_revision(),
+                        track.want
+                    ),
+                    on_target: true,
+                });
+            }
+        }
+    }
+    moves.events.extend(resized_by_hand(facts, draft, sizes));
+}
+
+/// What someone else changed in the Deployment, told when it is put back.
+fn drift(facts: &Facts<'_>, patched: bool, form: Form) -> Vec<Event> {
+    let mut events = Vec::new();
+    let ours = facts
+        .original()
+        .is_some_and(|original| original.uid == facts.rollout.uid);
+    let mut tell = |field: &'static str, message: String| {
+        events.push(Event {
+            kind: EventKind::DriftCorrected { field },
+            message,
+            on_target: true,
+        });
+    };
+    if !patched || !ours {
+        return events;
+    }
+    if !facts.target.paused {
+        let by = "someone unpaused the Deployment; it is paused again: this rollout decides when";
+        tell("paused", by.into());
+    }
+    let replaced = facts
+        .original()
+        .is_some_and(|original| original.strategy.is_some());
+    if replaced
+        && facts.target.strategy == facts.own
+        && matches!(form, Form::Moving | Form::Held { .. })
+    {
+        let by = "someone set the Deployment's strategy; it is put back until the rollout is over";
+        tell("strategy", by.into());
+    }
+    events
+}
+
+/// A ReplicaSet that someone else scaled, told when its size is put back.
+fn resized_by_hand(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>) -> Option<Event> {
+    let before = &facts.rollout.status;
+    let undisturbed = before.rollout == draft.status.rollout
+        && before.stage == draft.status.stage
+        && before.split == draft.status.split
+        && before.replicas == Some(facts.replicas());
+    let resting = match draft.course {
+        Course::Forward => before.stage_reached_at.is_some(),
+        Course::Resting => before.phase == Some(Phase::Completed),
+        Course::RolledBack => before.phase == Some(Phase::RolledBack),
+        _ => false,
+    };
+    let above = sizes.tracks.iter().any(|track| {
+        let recorded = before.update.as_ref();
+        track.role == Role::Update
+            && track.size() > track.want
+            && recorded.is_some_and(|r| r.desired == track.want && r.current <= track.want)
+    });
+    let scaled: Vec<_> = sizes
+        .batch
+        .iter()
+        .filter_map(|(index, size)| {
+            let track = sizes.tracks.get(*index)?;
+            let rs = track.replica_set?;
+            (*size == track.want).then(|| format!("{} from {} to {size}", rs.name, rs.replicas))
+        })
+        .collect();
+    (undisturbed && (resting || above) && !scaled.is_empty()).then(|| Event {
+        kind: EventKind::DriftCorrected { field: "replicas" },
+        message: format!(
+            "someone scaled a ReplicaSet; put back: {}",
+            scaled.join(", ")
+        ),
+        on_target: true,
+    })
+}

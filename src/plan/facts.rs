@@ -1,0 +1,236 @@
+//! What a snapshot means: which ReplicaSet is which, and what the user's own settings are.
+
+use jiff::Timestamp;
+
+use super::{
+    Original, ReplicaSet, RollingUpdate, Rollout, Strategy, Target,
+    share::{self, Bounds},
+};
+use crate::api::{Approval, GrayRolloutSpec, GrayRolloutStatus};
+
+/// A snapshot whose target exists and whose spec can be followed, read once.
+#[derive(Debug, Clone)]
+pub struct Facts<'a> {
+    /// The present time.
+    pub now: Timestamp,
+    /// The `GrayRollout`.
+    pub rollout: &'a Rollout,
+    /// Its spec.
+    pub spec: &'a GrayRolloutSpec,
+    /// Its Deployment.
+    pub target: &'a Target,
+    /// The Deployment's ReplicaSets that are not being deleted.
+    pub replica_sets: Vec<&'a ReplicaSet>,
+    /// The strategy as the user wrote it, whatever stands in the Deployment now.
+    pub own: Strategy,
+    /// How far the rollout may go above and below `spec.replicas`.
+    pub bounds: Bounds,
+}
+
+impl<'a> Facts<'a> {
+    /// Reads a snapshot.
+    pub fn new(
+        now: Timestamp,
+        rollout: &'a Rollout,
+        spec: &'a GrayRolloutSpec,
+        target: &'a Target,
+        replica_sets: &'a [ReplicaSet],
+    ) -> Self {
+        let own = own_strategy(target, rollout.status.stage.is_some());
+        let mut replica_sets: Vec<_> = replica_sets.iter().filter(|rs| !rs.deleting).collect();
+        replica_sets.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+        let bounds = Bounds::resolve(Some(spec), &own, target.replicas);
+        Self {
+            now,
+            rollout,
+            spec,
+            target,
+            replica_sets,
+            own,
+            bounds,
+        }
+    }
+
+    /// The ReplicaSet of the Deployment's present template; as in the native controller the
+    /// oldest of several equal ones.
+    pub fn new_replica_set(&self) -> Option<&'a ReplicaSet> {
+        self.replica_sets
+            .iter()
+            .find(|rs| rs.template == self.target.template)
+            .copied()
+    }
+
+    /// The ReplicaSet of a revision.
+    pub fn of_revision(&self, revision: Option<&str>) -> Option<&'a ReplicaSet> {
+        let revision = revision?;
+        self.replica_sets
+            .iter()
+            .find(|rs| rs.revision == revision)
+            .copied()
+    }
+
+    /// The revision of the present template, whether its ReplicaSet exists or not.
+    pub fn template_revision(&self) -> String {
+        self.new_replica_set()
+            .map_or_else(|| self.target.template.short(), |rs| rs.revision.clone())
+    }
+
+    /// Whether the Deployment's template is still the one that the status speaks of.
+    ///
+    /// A ReplicaSet of it decides, since an upgraded API server may fill in new defaults on both.
+    pub fn is_recorded_template(&self, status: &GrayRolloutStatus) -> bool {
+        match self.of_revision(status.update_revision.as_deref()) {
+            Some(rs) => rs.template == self.target.template,
+            None => status.template_hash.as_deref() == Some(&self.target.template.to_string()),
+        }
+    }
+
+    /// Active ReplicaSets other than `except`.
+    pub fn active_besides(
+        &self,
+        except: Option<&ReplicaSet>,
+    ) -> impl Iterator<Item = &'a ReplicaSet> {
+        let except = except.map(|rs| rs.uid.clone());
+        self.replica_sets
+            .iter()
+            .copied()
+            .filter(move |rs| rs.replicas > 0 && Some(&rs.uid) != except.as_ref())
+    }
+
+    /// The Deployment's spec.replicas.
+    pub fn replicas(&self) -> i32 {
+        self.target.replicas.max(0)
+    }
+
+    /// Whether the native controller has acted on the Deployment's present spec.
+    pub fn is_observed(&self) -> bool {
+        self.target.observed_generation >= self.target.generation
+    }
+
+    /// The number of the last stage.
+    pub fn last_stage(&self) -> i32 {
+        i32::try_from(self.spec.stages.len()).unwrap_or(i32::MAX)
+    }
+
+    /// The percentage of a stage; stage 0 is 0.
+    pub fn percent(&self, stage: i32) -> i32 {
+        index(stage)
+            .and_then(|at| self.spec.stages.get(at))
+            .map_or(0, |stage| stage.percent)
+    }
+
+    /// Seconds that a stage soaks.
+    pub fn soak_seconds(&self, stage: i32) -> i64 {
+        index(stage)
+            .and_then(|at| self.spec.stages.get(at))
+            .and_then(|stage| stage.soak_seconds)
+            .map_or(0, i64::from)
+    }
+
+    /// Whether a stage is entered without an approval.
+    pub fn is_automatic(&self, stage: i32) -> bool {
+        usize::try_from(stage)
+            .is_ok_and(|stage| self.spec.approval_of(stage) == Approval::Automatic)
+    }
+
+    /// The percentages of all stages.
+    pub fn percents(&self) -> Vec<i32> {
+        self.spec.stages.iter().map(|stage| stage.percent).collect()
+    }
+
+    /// What the annotation on the Deployment says, where it can be read.
+    pub fn original(&self) -> Option<&'a Original> {
+        self.target
+            .original
+            .as_ref()
+            .and_then(|original| original.as_ref().ok())
+    }
+
+    /// The highest stage of the rollout at hand that was approved, and by whom.
+    pub fn approved(&self, status: &GrayRolloutStatus) -> (i32, String) {
+        let by_status = status
+            .approval
+            .as_ref()
+            .filter(|approval| Some(approval.rollout) == status.rollout)
+            .map(|a| {
+                (
+                    a.stage,
+                    a.by.clone().unwrap_or_else(|| "a status patch".into()),
+                )
+            });
+        let by_spec = self
+            .spec
+            .approval
+            .as_ref()
+            .filter(|approval| {
+                Some(approval.rollout) == status.rollout
+                    && Some(&approval.revision) == status.update_revision.as_ref()
+            })
+            .map(|approval| (approval.stage, "spec.approval".to_owned()));
+        match (by_status, by_spec) {
+            (Some(status), Some(spec)) if spec.0 > status.0 => spec,
+            (Some(status), _) => status,
+            (None, Some(spec)) => spec,
+            (None, None) => (0, String::new()),
+        }
+    }
+
+    /// The next rollout number: never one that was used or named before.
+    pub fn next_number(&self, status: &GrayRolloutStatus) -> i64 {
+        let named = [
+            status.rollout.unwrap_or(0),
+            self.spec
+                .approval
+                .as_ref()
+                .map_or(0, |approval| approval.rollout),
+            self.original().map_or(0, |original| original.rollout),
+        ];
+        named
+            .into_iter()
+            .max()
+            .unwrap_or(0)
+            .max(0)
+            .saturating_add(1)
+    }
+
+    /// Pods that new and old are to have at a stage, or in a kept split.
+    pub fn wants(&self, status: &GrayRolloutStatus) -> (i32, i32) {
+        let (replicas, surge) = (self.replicas(), self.bounds.surge);
+        let percent = self.percent(status.stage.unwrap_or(0));
+        match status.split {
+            Some(split) => {
+                let new = share::scaled_split(split, replicas, surge);
+                let old = share::old_pods(replicas, new, split.update >= split.replicas);
+                (new, old)
+            }
+            None if status.stage.unwrap_or(0) <= 0 => (0, replicas),
+            None => {
+                let new = share::new_pods(replicas, percent, surge);
+                (new, share::old_pods(replicas, new, percent >= 100))
+            }
+        }
+    }
+}
+
+fn index(stage: i32) -> Option<usize> {
+    usize::try_from(stage).ok()?.checked_sub(1)
+}
+
+/// The strategy as the user wrote it: saved where the operator replaced it, else as it stands.
+///
+/// Where the record of it was removed in the middle of a rollout, a Recreate is the operator's and
+/// the API server's default stands in.
+pub fn own_strategy(target: &Target, rolling_out: bool) -> Strategy {
+    let saved = target
+        .original
+        .as_ref()
+        .and_then(|original| original.as_ref().ok())
+        .and_then(|original| original.strategy.clone());
+    match (saved, &target.strategy) {
+        (Some(saved), _) => saved,
+        (None, Strategy::Recreate) if rolling_out => Strategy::RollingUpdate {
+            rolling_update: RollingUpdate::default(),
+        },
+        (None, present) => present.clone(),
+    }
+}
