@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 pub(super) struct Rule {
     /// JSON pointer below the root schema.
     pub at: &'static str,
-    rule: &'static str,
+    expression: &'static str,
     message: &'static str,
     /// A CEL expression for a message with values; it goes before `message`.
     message_expression: Option<&'static str>,
@@ -17,7 +17,7 @@ pub(super) struct Rule {
 impl Rule {
     /// The rule as an entry of x-kubernetes-validations.
     pub fn to_value(&self) -> Value {
-        let mut rule = json!({ "rule": self.rule, "message": self.message });
+        let mut rule = json!({ "rule": self.expression, "message": self.message });
         if let (Some(map), Some(expression)) = (rule.as_object_mut(), self.message_expression) {
             map.insert("messageExpression".into(), json!(expression));
         }
@@ -27,10 +27,10 @@ impl Rule {
         rule
     }
 
-    const fn new(at: &'static str, rule: &'static str, message: &'static str) -> Self {
+    const fn new(at: &'static str, expression: &'static str, message: &'static str) -> Self {
         Self {
             at,
-            rule,
+            expression,
             message,
             message_expression: None,
             optional_old_self: false,
@@ -107,7 +107,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     Rule {
         at: "",
-        rule: unless_unchanged!(
+        expression: unless_unchanged!(
             "approval",
             "has(self.status.rollout) && has(self.status.stage) && has(self.status.stages) && \
              self.status.approval.rollout == self.status.rollout && \
@@ -129,7 +129,7 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         at: "",
-        rule: unless_unchanged!(
+        expression: unless_unchanged!(
             "abort",
             "has(self.status.rollout) && has(self.status.stage) && \
              self.status.abort.rollout == self.status.rollout && \
@@ -148,7 +148,7 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         at: "",
-        rule: unless_unchanged!(
+        expression: unless_unchanged!(
             "retry",
             "has(self.status.rollout) && self.status.retry.rollout == self.status.rollout && \
              has(self.status.phase) && self.status.phase in ['Stalled', 'RollingBack', 'RolledBack']"

@@ -135,6 +135,7 @@ pub enum OnFailure {
 }
 
 impl OnFailure {
+    #[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -153,6 +154,7 @@ pub enum OnDelete {
 }
 
 impl OnDelete {
+    #[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference
     fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::{
     Action, Event, EventKind, ReplicaSet,
-    course::{self, Course, Draft},
+    course::{Course, Draft},
+    drift,
     facts::Facts,
     form::Form,
     pace::{self, Resize, Role, Room, Track},
-    share,
+    share, stages,
     standing::Standing,
 };
 use crate::api::{GrayRolloutStatus, Phase, Reason};
@@ -92,7 +93,7 @@ fn tracks<'a>(facts: &Facts<'a>, draft: &Draft) -> Vec<Track<'a>> {
         }
         Course::Forward => {
             let (want_new, want_old) = facts.wants(&draft.status);
-            let want_old = want_old.max(i32::from(course::keeps_one(facts, &draft.status)));
+            let want_old = want_old.max(i32::from(stages::keeps_one(facts, &draft.status)));
             vec![
                 track(Role::Update, new, want_new),
                 track(Role::Stable, stable, want_old),
@@ -172,7 +173,9 @@ pub fn drive(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>, standing: &Sta
         Form::Moving
     };
     let patch = form.patch(facts, &draft.status);
-    moves.events.extend(drift(facts, patch.is_some(), form));
+    moves
+        .events
+        .extend(drift::reformed(facts, patch.is_some(), form));
     if let Some(patch) = patch {
         if form != Form::Moving {
             moves.actions.extend(right_annotations(facts));
@@ -225,11 +228,10 @@ fn first_pods(facts: &Facts<'_>) -> Moves {
 fn resting_form(facts: &Facts<'_>, draft: &Draft, standing: &Standing, moves: &mut Moves) -> Form {
     match draft.course {
         Course::Resting | Course::FirstDeploy => return Form::Rest,
-        Course::RolledBack => return Form::Kept,
         Course::Back if !is_back(facts, &draft.status) => return moving_or_kept(facts),
         Course::Back if is_reverted(&draft.status) => return Form::Rest,
-        Course::Back => return Form::Kept,
-        Course::Forward if course::is_finished(facts, &draft.status) && !facts.spec.paused => {
+        Course::Back | Course::RolledBack => return Form::Kept,
+        Course::Forward if stages::is_finished(facts, &draft.status) && !facts.spec.paused => {
             return Form::Rest;
         }
         Course::Forward => {}
@@ -243,22 +245,23 @@ fn resting_form(facts: &Facts<'_>, draft: &Draft, standing: &Standing, moves: &m
         .fold(0_i32, |sum, rs| sum.saturating_add(rs.replicas));
     let saturated = active.iter().any(|rs| rs.replicas == facts.replicas());
     let surge = total - facts.replicas();
-    let in_moving_form = Form::Moving.patch(facts, &draft.status).is_none();
-    let stays = match (standing.phase, standing.reason) {
-        _ if saturated || surge < 0 => Some(None),
+    let linger = match (standing.phase, standing.reason) {
+        _ if saturated || surge < 0 => None,
         (Phase::Progressing, Reason::Soaking) if standing.until.is_some_and(|t| t > SHORT_SOAK) => {
-            lingers(facts, &draft.status, in_moving_form)
+            Some(linger(facts, &draft.status))
         }
-        (Phase::AwaitingApproval, _) => lingers(facts, &draft.status, in_moving_form),
-        (Phase::Paused | Phase::Stalled, _) => None,
-        _ => Some(None),
+        (Phase::AwaitingApproval, _) => Some(linger(facts, &draft.status)),
+        (Phase::Paused | Phase::Stalled, _) => Some(Duration::ZERO),
+        _ => None,
     };
-    match stays {
-        Some(until) => {
-            moves.until = until;
+    match linger {
+        Some(left) if left.is_zero() || Form::Moving.patch(facts, &draft.status).is_some() => {
+            Form::Held { surge }
+        }
+        left => {
+            moves.until = left;
             Form::Moving
         }
-        None => Form::Held { surge },
     }
 }
 
@@ -272,15 +275,11 @@ fn moving_or_kept(facts: &Facts<'_>) -> Form {
     }
 }
 
-fn lingers(
-    facts: &Facts<'_>,
-    status: &GrayRolloutStatus,
-    in_moving_form: bool,
-) -> Option<Option<Duration>> {
+/// How long the moving form is still kept after a stage was reached.
+fn linger(facts: &Facts<'_>, status: &GrayRolloutStatus) -> Duration {
     let since = status.stage_reached_at.unwrap_or(facts.now);
     let gone = Duration::try_from(facts.now.duration_since(since)).unwrap_or(Duration::ZERO);
-    let left = LINGER.saturating_sub(gone);
-    (in_moving_form && !left.is_zero()).then_some(Some(left))
+    LINGER.saturating_sub(gone)
 }
 
 /// Whether every pod runs the stable revision and is available.
@@ -307,14 +306,7 @@ pub fn right_annotations(facts: &Facts<'_>) -> Option<Action> {
     let desired = Some(replicas);
     let max = Some(replicas.saturating_add(share::own_surge(&facts.own, replicas)));
     let right = rs.desired_annotation == desired && rs.max_annotation == max;
-    (!right && rs.replicas == replicas).then(|| Action::ScaleReplicaSet {
-        name: rs.name.clone(),
-        uid: rs.uid.clone(),
-        resource_version: rs.resource_version.clone(),
-        replicas,
-        desired,
-        max,
-    })
+    (!right && rs.replicas == replicas).then(|| resized(rs, replicas, desired, max))
 }
 
 fn resize(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>, moves: &mut Moves) {
@@ -339,105 +331,41 @@ fn resize(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>, moves: &mut Moves
                 Some(replicas.saturating_add(facts.bounds.surge)),
             )
         };
-        match track.replica_set {
-            Some(rs) => moves.actions.push(Action::ScaleReplicaSet {
-                name: rs.name.clone(),
-                uid: rs.uid.clone(),
-                resource_version: rs.resource_version.clone(),
+        let action = if let Some(rs) = track.replica_set {
+            resized(rs, size, desired, max)
+        } else {
+            moves.events.push(created(facts, size, track.want));
+            let template = facts.target.template;
+            Action::CreateReplicaSet {
+                template,
                 replicas: size,
                 desired,
                 max,
-            }),
-            None => {
-                let template = facts.target.template;
-                moves.actions.push(Action::CreateReplicaSet {
-                    template,
-                    replicas: size,
-                    desired,
-                    max,
-                });
-                moves.events.push(Event {
-                    kind: EventKind::ReplicaSetCreated,
-                    message: format!(
-                        "created the ReplicaSet of revision {} with {size} of {} pods",
-                        facts.template_revision(),
-                        track.want
-                    ),
-                    on_target: true,
-                });
             }
-        }
+        };
+        moves.actions.push(action);
     }
-    moves.events.extend(resized_by_hand(facts, draft, sizes));
+    moves.events.extend(drift::resized(facts, draft, sizes));
 }
 
-/// What someone else changed in the Deployment, told when it is put back.
-fn drift(facts: &Facts<'_>, patched: bool, form: Form) -> Vec<Event> {
-    let mut events = Vec::new();
-    let ours = facts
-        .original()
-        .is_some_and(|original| original.uid == facts.rollout.uid);
-    let mut tell = |field: &'static str, message: String| {
-        events.push(Event {
-            kind: EventKind::DriftCorrected { field },
-            message,
-            on_target: true,
-        });
-    };
-    if !patched || !ours {
-        return events;
+fn resized(rs: &ReplicaSet, replicas: i32, desired: Option<i32>, max: Option<i32>) -> Action {
+    Action::ScaleReplicaSet {
+        name: rs.name.clone(),
+        uid: rs.uid.clone(),
+        resource_version: rs.resource_version.clone(),
+        replicas,
+        desired,
+        max,
     }
-    if !facts.target.paused {
-        let by = "someone unpaused the Deployment; it is paused again: this rollout decides when";
-        tell("paused", by.into());
-    }
-    let replaced = facts
-        .original()
-        .is_some_and(|original| original.strategy.is_some());
-    if replaced
-        && facts.target.strategy == facts.own
-        && matches!(form, Form::Moving | Form::Held { .. })
-    {
-        let by = "someone set the Deployment's strategy; it is put back until the rollout is over";
-        tell("strategy", by.into());
-    }
-    events
 }
 
-/// A ReplicaSet that someone else scaled, told when its size is put back.
-fn resized_by_hand(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>) -> Option<Event> {
-    let before = &facts.rollout.status;
-    let undisturbed = before.rollout == draft.status.rollout
-        && before.stage == draft.status.stage
-        && before.split == draft.status.split
-        && before.replicas == Some(facts.replicas());
-    let resting = match draft.course {
-        Course::Forward => before.stage_reached_at.is_some(),
-        Course::Resting => before.phase == Some(Phase::Completed),
-        Course::RolledBack => before.phase == Some(Phase::RolledBack),
-        _ => false,
-    };
-    let above = sizes.tracks.iter().any(|track| {
-        let recorded = before.update.as_ref();
-        track.role == Role::Update
-            && track.size() > track.want
-            && recorded.is_some_and(|r| r.desired == track.want && r.current <= track.want)
-    });
-    let scaled: Vec<_> = sizes
-        .batch
-        .iter()
-        .filter_map(|(index, size)| {
-            let track = sizes.tracks.get(*index)?;
-            let rs = track.replica_set?;
-            (*size == track.want).then(|| format!("{} from {} to {size}", rs.name, rs.replicas))
-        })
-        .collect();
-    (undisturbed && (resting || above) && !scaled.is_empty()).then(|| Event {
-        kind: EventKind::DriftCorrected { field: "replicas" },
+fn created(facts: &Facts<'_>, size: i32, want: i32) -> Event {
+    Event {
+        kind: EventKind::ReplicaSetCreated,
         message: format!(
-            "someone scaled a ReplicaSet; put back: {}",
-            scaled.join(", ")
+            "created the ReplicaSet of revision {} with {size} of {want} pods",
+            facts.template_revision(),
         ),
         on_target: true,
-    })
+    }
 }

@@ -7,6 +7,7 @@
 
 mod action;
 mod course;
+mod drift;
 mod drive;
 mod facts;
 mod form;
@@ -15,6 +16,7 @@ mod release;
 mod report;
 mod share;
 mod snapshot;
+mod stages;
 mod standing;
 mod words;
 
@@ -203,7 +205,7 @@ fn look_again<'a>(facts: &Facts<'a>, draft: &mut Draft) -> (Sizes<'a>, Standing)
 /// Ends a rollout whose Deployment is given back, or a way back that is through.
 fn end(facts: &Facts<'_>, draft: &mut Draft) -> bool {
     match draft.course {
-        Course::Forward if course::is_finished(facts, &draft.status) && !facts.spec.paused => {
+        Course::Forward if stages::is_finished(facts, &draft.status) && !facts.spec.paused => {
             course::complete(facts, draft, HistoryResult::Completed);
             draft.course = Course::Resting;
             true
@@ -254,7 +256,7 @@ fn transitions(
             kind,
             message,
             on_target,
-        })
+        });
     };
     if standing.phase == Phase::AwaitingApproval && before.phase != Some(Phase::AwaitingApproval) {
         let after_seconds = status

@@ -6,8 +6,9 @@ use jiff::Timestamp;
 
 use super::{
     ReplicaSet,
-    course::{self, Course, Draft},
+    course::{Course, Draft},
     facts::Facts,
+    stages,
 };
 use crate::api::{GrayRolloutStatus, Phase, Progress, Reason};
 
@@ -39,7 +40,7 @@ impl Standing {
 fn expects_movement(facts: &Facts<'_>, draft: &Draft) -> bool {
     facts.replicas() > 0
         && match draft.course {
-            Course::Forward => !facts.spec.paused && !course::is_reached(facts, &draft.status),
+            Course::Forward => !facts.spec.paused && !stages::is_reached(facts, &draft.status),
             Course::Back => true,
             Course::FirstDeploy => {
                 facts.new_replica_set().map_or(0, ReplicaSet::usable) < facts.replicas()
@@ -115,11 +116,10 @@ pub fn stand(facts: &Facts<'_>, draft: &Draft) -> Standing {
         {
             Standing::new(Phase::RollingBack, Reason::RollingBack)
         }
-        Course::Resting => Standing::new(Phase::Completed, Reason::Completed),
         Course::FirstDeploy if expects_movement(facts, draft) => {
             moving(facts, draft, Reason::FirstDeploy)
         }
-        Course::FirstDeploy => Standing::new(Phase::Completed, Reason::Completed),
+        Course::Resting | Course::FirstDeploy => Standing::new(Phase::Completed, Reason::Completed),
         Course::Forward => forward(facts, draft),
         Course::Back => Standing::new(Phase::RollingBack, Reason::RollingBack),
         Course::RolledBack => match facts.of_revision(draft.status.stable_revision.as_deref()) {
@@ -143,9 +143,9 @@ fn forward(facts: &Facts<'_>, draft: &Draft) -> Standing {
         Standing::new(Phase::Stalled, Reason::StableLost)
     } else if facts.replicas() == 0 {
         Standing::new(Phase::Progressing, Reason::ScaledToZero)
-    } else if !course::is_reached(facts, status) {
+    } else if !stages::is_reached(facts, status) {
         moving(facts, draft, Reason::StageMoving)
-    } else if !course::soaked(facts, status) {
+    } else if !stages::soaked(facts, status) {
         let until = Some(until_soaked(facts, status));
         Standing {
             until,

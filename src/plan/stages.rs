@@ -1,0 +1,248 @@
+//! Stages: when one is reached, left and entered, and what editing them does.
+
+use super::{
+    EventKind, ReplicaSet,
+    course::{Draft, seconds_since},
+    facts::Facts,
+    share,
+};
+use crate::api::{GrayRolloutStatus, Split};
+
+/// The stages were edited: a new number, at the last of the new stages that asks for at most as
+/// much as the present one.
+pub fn edited(facts: &Facts<'_>, draft: &mut Draft) {
+    let (before, stage) = (
+        draft.status.rollout.unwrap_or(0),
+        draft.status.stage.unwrap_or(0),
+    );
+    let at = index_of(&draft.status.stage_percents, stage);
+    let next = (1..=facts.last_stage())
+        .rev()
+        .find(|number| facts.percent(*number) <= at)
+        .unwrap_or(0);
+    let (update, _) = wants_before_edit(facts, &draft.status, at);
+    let number = facts.next_number(&draft.status);
+    let status = &mut draft.status;
+    status.rollout = Some(number);
+    status.stage_percents = facts.percents();
+    status.split = if next > 0 && status.split.is_none() {
+        None
+    } else {
+        Some(Split {
+            replicas: facts.replicas(),
+            update,
+        })
+    };
+    status.stage = Some(next);
+    status.stage_started_at = Some(facts.now);
+    status.stage_reached_at = None;
+    status.last_progress = None;
+    let became = if next == 0 {
+        format!("none of the new stages asks for at most {at}%; the pods stay as they are")
+    } else {
+        format!(
+            "stage {stage} ({at}%) became stage {next} ({}%)",
+            facts.percent(next)
+        )
+    };
+    let text = format!(
+        "the stages were edited: rollout {before} goes on as {number}, {became}; earlier approvals no longer count"
+    );
+    draft.tell(EventKind::StagesEdited, text);
+}
+
+fn wants_before_edit(facts: &Facts<'_>, status: &GrayRolloutStatus, percent: i32) -> (i32, i32) {
+    let (replicas, surge) = (facts.replicas(), facts.bounds.surge);
+    let new = match status.split {
+        Some(split) => share::scaled_split(split, replicas, surge),
+        None if percent <= 0 => 0,
+        None => share::new_pods(replicas, percent, surge),
+    };
+    (new, share::old_pods(replicas, new, percent >= 100))
+}
+
+fn index_of(percents: &[i32], stage: i32) -> i32 {
+    usize::try_from(stage)
+        .ok()
+        .and_then(|stage| stage.checked_sub(1))
+        .and_then(|at| percents.get(at))
+        .copied()
+        .unwrap_or(0)
+}
+
+/// Leaves the stage and enters the next where that may be.
+pub fn advance(facts: &Facts<'_>, draft: &mut Draft, has_stable: bool) {
+    keep_split_while_paused(facts, &mut draft.status);
+    if facts.spec.paused || facts.replicas() == 0 {
+        return;
+    }
+    watch_reach(facts, draft);
+    let stage = draft.status.stage.unwrap_or(0);
+    let (approved, by) = facts.approved(&draft.status);
+    if !has_stable && approved >= facts.last_stage() && stage < facts.last_stage() {
+        enter(facts, draft, facts.last_stage(), Some(&by));
+        return;
+    }
+    let next = stage + 1;
+    let may_leave = stage == 0
+        || draft.status.stage_reached_at.is_some()
+            && soaked(facts, &draft.status)
+            && is_reached(facts, &draft.status);
+    if next > facts.last_stage() || !may_leave || !has_stable {
+        return;
+    }
+    let automatic = facts.is_automatic(next) && draft.status.split.is_none();
+    if approved >= next {
+        enter(facts, draft, next, (!automatic).then_some(by.as_str()));
+    } else if automatic {
+        enter(facts, draft, next, None);
+    }
+}
+
+fn enter(facts: &Facts<'_>, draft: &mut Draft, stage: i32, by: Option<&str>) {
+    let waited = draft
+        .status
+        .stage_reached_at
+        .or(draft.status.stage_started_at);
+    let waited_seconds = waited.map_or(0.0, |at| seconds_since(facts, at));
+    draft.status.stage = Some(stage);
+    draft.status.split = None;
+    draft.status.stage_started_at = Some(facts.now);
+    draft.status.stage_reached_at = None;
+    draft.status.last_progress = None;
+    if let Some(by) = by {
+        let text = format!(
+            "rollout {}: stage {stage} of {} ({}%) approved by {by}",
+            draft.status.rollout.unwrap_or(0),
+            facts.last_stage(),
+            facts.percent(stage),
+        );
+        draft.tell(EventKind::StageApproved { waited_seconds }, text);
+    }
+}
+
+/// Notes when the stage is reached, and forgets it when a pod of it is lost; pods that start
+/// because replicas grew do not restart the soak.
+fn watch_reach(facts: &Facts<'_>, draft: &mut Draft) {
+    let (want, _) = facts.wants(&draft.status);
+    let new = facts.of_revision(draft.status.update_revision.as_deref());
+    let available = new.map_or(0, ReplicaSet::usable);
+    if is_reached(facts, &draft.status) {
+        if draft.status.stage_reached_at.is_none() {
+            draft.status.stage_reached_at = Some(facts.now);
+            tell_reached(facts, draft);
+        }
+    } else if draft.status.stage_reached_at.is_some() {
+        let before = draft
+            .status
+            .update
+            .as_ref()
+            .map_or(0, |track| track.available);
+        if available < before.min(want) {
+            draft.status.stage_reached_at = None;
+        }
+    }
+}
+
+/// A stage that soaks, or after which the next one is entered at once; one that waits for an
+/// approval, and the end of the last, are told as such.
+fn tell_reached(facts: &Facts<'_>, draft: &mut Draft) {
+    let stage = draft.status.stage.unwrap_or(0);
+    let soak = facts.soak_seconds(stage);
+    let next = stage + 1;
+    let goes_on = next <= facts.last_stage()
+        && (facts.approved(&draft.status).0 >= next
+            || facts.is_automatic(next) && draft.status.split.is_none());
+    if stage > 0 && (soak > 0 || goes_on) {
+        let after_seconds = draft
+            .status
+            .stage_started_at
+            .map_or(0.0, |at| seconds_since(facts, at));
+        let then = if soak > 0 {
+            format!("; it soaks for {soak} s")
+        } else {
+            String::new()
+        };
+        let text = format!(
+            "rollout {}: stage {stage} of {} ({}%) is reached{then}",
+            draft.status.rollout.unwrap_or(0),
+            facts.last_stage(),
+            facts.percent(stage),
+        );
+        draft.tell(EventKind::StageReached { after_seconds }, text);
+    }
+}
+
+/// Whether every pod of the stage is available and the old ones are as few as it asks.
+pub fn is_reached(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
+    let (want_new, want_old) = facts.wants(status);
+    let new = facts.of_revision(status.update_revision.as_deref());
+    let stable = facts.of_revision(status.stable_revision.as_deref());
+    let new_ready = match new {
+        Some(rs) => rs.replicas == want_new && rs.usable() >= want_new && rs.is_observed(),
+        None => want_new == 0,
+    };
+    let old_settled =
+        stable.is_none_or(|rs| rs.replicas <= want_old.max(i32::from(keeps_one(facts, status))));
+    let no_others = facts
+        .active_besides(new)
+        .all(|rs| Some(rs.uid.as_str()) == stable.map(|rs| rs.uid.as_str()));
+    new_ready && old_settled && no_others
+}
+
+/// Whether one pod of the stable revision is kept while the last stage soaks: with
+/// revisionHistoryLimit 0 the native controller deletes it once it is empty.
+pub fn keeps_one(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
+    let last = status.stage == Some(facts.last_stage());
+    last && facts.target.revision_history_limit == Some(0)
+        && facts.bounds.surge > 0
+        && facts.replicas() > 0
+        && facts.soak_seconds(facts.last_stage()) > 0
+        && !soaked(facts, status)
+}
+
+/// Whether the stage has soaked long enough.
+pub fn soaked(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
+    let soak = facts.soak_seconds(status.stage.unwrap_or(0));
+    #[allow(clippy::cast_precision_loss)] // at most 30 days
+    let soak = soak as f64;
+    status
+        .stage_reached_at
+        .is_some_and(|at| seconds_since(facts, at) >= soak)
+}
+
+/// Whether the last stage is through, so that only giving back is left.
+pub fn is_finished(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
+    let update = facts.of_revision(status.update_revision.as_deref());
+    status.stage.is_some_and(|stage| {
+        stage == i32::try_from(status.stage_percents.len()).unwrap_or(i32::MAX)
+    }) && status.split.is_none()
+        && facts.replicas() > 0
+        && soaked(facts, status)
+        && update.is_some_and(|rs| {
+            rs.replicas == facts.replicas() && rs.usable() >= rs.replicas && rs.is_observed()
+        })
+        && facts.active_besides(update).next().is_none()
+}
+
+/// While the user pauses between two stages, the present split is kept.
+fn keep_split_while_paused(facts: &Facts<'_>, status: &mut GrayRolloutStatus) {
+    let stage = status.stage.unwrap_or(0);
+    let share = |replicas| share::new_pods(replicas, facts.percent(stage), facts.bounds.surge);
+    if !facts.spec.paused {
+        let was_paused = status
+            .split
+            .is_some_and(|split| split.update < share(split.replicas));
+        if was_paused && stage > 0 {
+            status.split = None;
+            status.stage_reached_at = None;
+        }
+    } else if status.split.is_none() && stage > 0 && facts.replicas() > 0 {
+        let replicas = facts.replicas();
+        let new = facts.of_revision(status.update_revision.as_deref());
+        let update = new.map_or(0, |rs| rs.replicas.max(0));
+        if update < share(replicas) {
+            status.split = Some(Split { replicas, update });
+        }
+    }
+}
