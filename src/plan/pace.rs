@@ -177,9 +177,10 @@ impl<'a> Batch<'a> {
     }
 
     /// More pods than allowed, after replicas went down: pods of the new revision that are not
-    /// available give way too, down to one.
+    /// available give way too, down to one. The one pod that overlaps where nothing may surge is
+    /// no excess.
     fn drop_excess(&mut self) {
-        let limit = self.room.replicas.saturating_add(self.room.bounds.surge);
+        let limit = self.room.replicas.saturating_add(self.room.bounds.surge.max(1));
         let excess = self.total() - limit;
         if excess <= 0 {
             return;
@@ -256,6 +257,219 @@ impl<'a> Batch<'a> {
                     self.set(index, self.size(index) + add);
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{prop_assert, prop_assume, proptest};
+
+    use super::*;
+    use crate::plan::TemplateHash;
+
+    fn replica_set(replicas: i32, available: i32) -> ReplicaSet {
+        ReplicaSet {
+            name: "web-1".into(),
+            uid: "1".into(),
+            owner_uid: "d".into(),
+            generation: 1,
+            resource_version: "1".into(),
+            created: jiff::Timestamp::UNIX_EPOCH,
+            deleting: false,
+            revision: "1".into(),
+            template: TemplateHash(1),
+            replicas,
+            desired_annotation: None,
+            max_annotation: None,
+            observed_generation: 1,
+            current: replicas,
+            available,
+            terminating: 0,
+            failure: None,
+        }
+    }
+
+    /// Old and new as (size, available), and what they are to have.
+    fn step(
+        old: (i32, i32, i32),
+        new: (i32, i32, i32),
+        replicas: i32,
+        surge: i32,
+        unavailable: i32,
+    ) -> Vec<Resize> {
+        let (old_rs, new_rs) = (replica_set(old.0, old.1), replica_set(new.0, new.1));
+        let tracks = [
+            Track {
+                role: Role::Stable,
+                replica_set: Some(&old_rs),
+                want: old.2,
+            },
+            Track {
+                role: Role::Update,
+                replica_set: Some(&new_rs),
+                want: new.2,
+            },
+        ];
+        let bounds = Bounds { surge, unavailable };
+        pace(
+            &tracks,
+            Room {
+                replicas,
+                bounds,
+                terminating: 0,
+            },
+        )
+    }
+
+    #[test]
+    fn new_grows_first_within_the_surge() {
+        assert_eq!(step((10, 10, 5), (0, 0, 5), 10, 3, 0), [(1, 3)]);
+        assert_eq!(step((10, 10, 5), (3, 0, 5), 10, 3, 0), []);
+        assert_eq!(step((10, 10, 5), (3, 2, 5), 10, 3, 0), [(0, 8), (1, 5)]);
+    }
+
+    #[test]
+    fn without_a_surge_the_first_and_the_last_new_pod_overlap() {
+        assert_eq!(step((4, 4, 0), (0, 0, 4), 4, 0, 1), [(1, 1)]);
+        assert_eq!(step((4, 4, 0), (1, 0, 4), 4, 0, 1), [(0, 3)]);
+        assert_eq!(step((3, 3, 0), (1, 0, 4), 4, 0, 1), []);
+        assert_eq!(step((3, 3, 0), (1, 1, 4), 4, 0, 1), [(0, 2), (1, 2)]);
+        assert_eq!(step((1, 1, 0), (3, 3, 4), 4, 0, 1), [(1, 4)]);
+        assert_eq!(step((1, 1, 0), (4, 3, 4), 4, 0, 1), [(0, 0)]);
+    }
+
+    #[test]
+    fn unavailable_old_pods_go_first_and_freely() {
+        assert_eq!(step((10, 0, 5), (1, 1, 5), 10, 1, 0), [(0, 5), (1, 5)]);
+        assert_eq!(step((10, 7, 9), (1, 0, 1), 10, 1, 0), [(0, 9)]);
+    }
+
+    #[test]
+    fn a_single_pod_is_replaced_by_one_beside_it() {
+        assert_eq!(step((1, 1, 0), (0, 0, 1), 1, 1, 0), [(1, 1)]);
+        assert_eq!(step((1, 1, 0), (1, 0, 1), 1, 1, 0), []);
+        assert_eq!(step((1, 1, 0), (1, 1, 1), 1, 1, 0), [(0, 0)]);
+    }
+
+    #[test]
+    fn bad_new_pods_give_way_when_replicas_shrink() {
+        assert_eq!(step((5, 5, 2), (5, 0, 3), 5, 1, 0), [(1, 1)]);
+    }
+
+    #[test]
+    fn a_replica_set_whose_status_is_old_gives_nothing_up() {
+        let (mut old, new) = (replica_set(10, 10), replica_set(1, 1));
+        old.observed_generation = 0;
+        let tracks = [
+            Track {
+                role: Role::Stable,
+                replica_set: Some(&old),
+                want: 5,
+            },
+            Track {
+                role: Role::Update,
+                replica_set: Some(&new),
+                want: 5,
+            },
+        ];
+        let bounds = Bounds {
+            surge: 1,
+            unavailable: 0,
+        };
+        assert_eq!(
+            pace(
+                &tracks,
+                Room {
+                    replicas: 10,
+                    bounds,
+                    terminating: 0
+                }
+            ),
+            []
+        );
+    }
+
+    #[test]
+    fn terminating_pods_count_where_asked() {
+        let (old, new) = (replica_set(8, 8), replica_set(2, 2));
+        let tracks = [
+            Track {
+                role: Role::Stable,
+                replica_set: Some(&old),
+                want: 5,
+            },
+            Track {
+                role: Role::Update,
+                replica_set: Some(&new),
+                want: 5,
+            },
+        ];
+        let bounds = Bounds {
+            surge: 1,
+            unavailable: 0,
+        };
+        assert_eq!(
+            pace(
+                &tracks,
+                Room {
+                    replicas: 10,
+                    bounds,
+                    terminating: 1
+                }
+            ),
+            []
+        );
+        assert_eq!(
+            pace(
+                &tracks,
+                Room {
+                    replicas: 10,
+                    bounds,
+                    terminating: 0
+                }
+            ),
+            [(1, 3)]
+        );
+    }
+
+    proptest! {
+        /// Every move from any split to any stage keeps both bounds at each write, is never one
+        /// that native rule 1 would undo, and arrives.
+        #[test]
+        fn every_stage_is_reached_within_the_bounds(
+            replicas in 1..30_i32, from in 0..=30_i32, percent in 1..=100_i32,
+            surge in 0..5_i32, unavailable in 0..5_i32, backwards: bool,
+        ) {
+            prop_assume!(surge + unavailable > 0);
+            let unavailable = unavailable.min(replicas);
+            let mut new = from.min(replicas);
+            let mut old = replicas - new;
+            let (want_new, want_old) = if backwards {
+                (0, replicas)
+            } else {
+                let want = crate::plan::new_pods(replicas, percent, surge);
+                (want, crate::plan::old_pods(replicas, want, percent == 100))
+            };
+            for _ in 0..200 {
+                let batch = step((old, old, want_old), (new, new, want_new), replicas, surge, unavailable);
+                if batch.is_empty() {
+                    break;
+                }
+                let floor = (old + new).min(replicas - unavailable);
+                let mut sure = (old, new);
+                for (index, size) in batch {
+                    let side = if index == 0 { &mut old } else { &mut new };
+                    *side = size;
+                    sure = (sure.0.min(old), sure.1.min(new));
+                    let overlap = i32::from(surge == 0);
+                    prop_assert!(old + new <= replicas + surge + overlap, "{old}+{new}");
+                    prop_assert!(sure.0 + sure.1 >= floor, "{sure:?} below {floor}");
+                    let alone = old == 0 || new == 0;
+                    prop_assert!(!alone || old + new == replicas, "undone natively: {old}+{new}");
+                }
+            }
+            prop_assert!((old, new) == (want_old, want_new), "stopped at {old}+{new}");
         }
     }
 }

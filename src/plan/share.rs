@@ -143,7 +143,7 @@ fn own_bounds(own: &Strategy) -> RollingUpdate {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
+    use proptest::{prop_assert, prop_assert_eq, proptest};
 
     use super::*;
     use crate::api::IntOrPercent;
