@@ -1,1 +1,43 @@
-//! The local control plane and what the end-to-end tests share.
+//! What the end-to-end tests share: a real control plane, the operator as a process, users' acts,
+//! and a record of every stored state that is held against the invariants.
+//!
+//! It knows the operator only by what the API server shows, as a user does.
+
+// A test fails by panicking, and this crate is nothing but tests' support.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    clippy::must_use_candidate
+)]
+
+mod acts;
+mod api;
+mod cluster;
+mod install;
+mod invariants;
+mod json;
+mod manifests;
+mod operator;
+mod processes;
+mod proxy;
+mod record;
+mod report;
+mod snapshot;
+mod test;
+mod waits;
+mod writer;
+
+pub use api::{Api, ApiError};
+pub use cluster::{Cluster, cluster};
+pub use invariants::{Context, Violation, check};
+pub use json::{Json, path_of};
+pub use manifests::{deployment, grayrollout, stage};
+pub use operator::Operator;
+pub use proxy::{Faults, Proxy};
+pub use record::{Record, Stored};
+pub use snapshot::{Kind, Snapshot, Split};
+pub use test::{Test, run, run_without_operator};
+pub use writer::{OPERATOR, writer};

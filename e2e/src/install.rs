@@ -1,0 +1,62 @@
+//! Installs what a user installs: the CRD and the operator's ServiceAccount with its shipped role.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::{Api, Cluster, Json, cluster::succeed};
+
+const NAMESPACE: &str = "grayrollout-system";
+const ACCOUNT: &str = "grayrollout";
+
+pub(crate) fn everything(cluster: &Cluster, root: &Path) -> Result<(), String> {
+    let apply = |args: &[&str], path: &Path| {
+        let mut kubectl = cluster.kubectl();
+        kubectl
+            .args(["apply", "--server-side", "--force-conflicts"])
+            .args(args)
+            .arg(path);
+        succeed(&mut kubectl, "installing")
+    };
+    apply(&["-f"], &root.join("crds"))?;
+    let mut wait = cluster.kubectl();
+    wait.args([
+        "wait",
+        "--for=condition=Established",
+        "--timeout=30s",
+        "crd/grayrollouts.grayrollout.dev",
+    ]);
+    succeed(&mut wait, "waiting for the CRD")?;
+    let mut create = cluster.kubectl();
+    create.args(["create", "namespace", NAMESPACE]);
+    succeed(&mut create, "creating the operator's namespace")?;
+    apply(&["-n", NAMESPACE, "-k"], &root.join("config/rbac"))?;
+
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    let token = runtime.block_on(token(cluster))?;
+    write_kubeconfig(cluster, &token)
+}
+
+async fn token(cluster: &Cluster) -> Result<String, String> {
+    let api = Api::new(&cluster.kubeconfig).await;
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token");
+    let body = json!({"spec": {"expirationSeconds": 86400}});
+    let made = api.post(&path, &body).await;
+    let made = made.map_err(|error| format!("no token for the operator: {error}"))?;
+    Ok(made.text("/status/token").to_owned())
+}
+
+/// The administrator's kubeconfig with the operator's token. JSON is YAML too.
+fn write_kubeconfig(cluster: &Cluster, token: &str) -> Result<(), String> {
+    let mut view = cluster.kubectl();
+    view.args(["config", "view", "--raw", "-o", "json"]);
+    let config = succeed(&mut view, "reading the kubeconfig")?;
+    let config: Value = serde_json::from_str(&config).map_err(|error| error.to_string())?;
+    let name = config.text("/users/0/name").to_owned();
+    let config = config.with(json!({"users": [{"name": name, "user": {"token": token}}]}));
+    std::fs::write(&cluster.operator_kubeconfig, config.to_string())
+        .map_err(|error| format!("cannot write the operator's kubeconfig: {error}"))
+}

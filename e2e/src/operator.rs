@@ -1,0 +1,151 @@
+//! The operator as a process of its own.
+
+use std::{
+    fs::File,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::{Cluster, cluster::poll, processes::Process};
+
+const TO_BE_READY: Duration = Duration::from_secs(30);
+
+/// A running operator.
+pub struct Operator {
+    process: Process,
+    listen: SocketAddr,
+    log: PathBuf,
+}
+
+impl Operator {
+    /// Starts an operator for one namespace and waits until it is ready.
+    pub async fn start(
+        cluster: &Cluster,
+        kubeconfig: &Path,
+        namespace: &str,
+        log: PathBuf,
+        args: &[&str],
+    ) -> Self {
+        let mut operator = Self::spawn(cluster, kubeconfig, namespace, log, args);
+        operator.ready().await;
+        operator
+    }
+
+    /// Starts an operator without waiting for anything.
+    pub fn spawn(
+        cluster: &Cluster,
+        kubeconfig: &Path,
+        namespace: &str,
+        log: PathBuf,
+        args: &[&str],
+    ) -> Self {
+        let listen = free_address();
+        let out = File::options().create(true).append(true).open(&log);
+        let out = out.expect("the operator's log can be written");
+        let err = out.try_clone().expect("a second handle");
+        let process = Process::spawn(
+            Command::new(&cluster.operator)
+                .args(["--namespace", namespace, "--leader-elect", "false"])
+                .args(["--listen", &listen.to_string()])
+                .args(args)
+                .env("KUBECONFIG", kubeconfig)
+                .stdin(Stdio::null())
+                .stdout(out)
+                .stderr(err),
+        );
+        Self {
+            process,
+            listen,
+            log,
+        }
+    }
+
+    /// Waits until /readyz answers 200.
+    pub async fn ready(&mut self) {
+        poll("the operator is ready", TO_BE_READY, async || {
+            if let Some(status) = self.process.ended() {
+                panic!("the operator ended ({status}):\n{}", self.log());
+            }
+            let answer = self.get("/readyz").await?;
+            answer.starts_with("HTTP/1.1 200").then_some(())
+        })
+        .await;
+    }
+
+    /// Sends a signal by name, e.g. `STOP`.
+    pub fn signal(&self, name: &str) {
+        self.process.signal(name);
+    }
+
+    /// Waits for its end, and tells the exit code.
+    pub async fn exit_code(&mut self, within: Duration) -> Option<i32> {
+        let end = poll("the operator ends", within, async || self.process.ended());
+        end.await.code()
+    }
+
+    /// Its log so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// The value of a metric whose name and labels contain all of `parts`, summed over all such.
+    pub async fn metric(&self, parts: &[&str]) -> f64 {
+        let text = self.get("/metrics").await.expect("/metrics answers");
+        sum_of(&text, parts)
+    }
+
+    /// Answers of the API server with code 403 so far, where /metrics can be read.
+    pub async fn refusals(&self) -> f64 {
+        let text = self.get("/metrics").await.unwrap_or_default();
+        sum_of(&text, &["grayrollout_api_requests_total{", r#"code="403""#])
+    }
+
+    async fn get(&self, path: &str) -> Option<String> {
+        let request = async {
+            let mut stream = TcpStream::connect(self.listen).await.ok()?;
+            let head =
+                format!("GET {path} HTTP/1.1\r\nHost: operator\r\nConnection: close\r\n\r\n");
+            stream.write_all(head.as_bytes()).await.ok()?;
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await.ok()?;
+            Some(String::from_utf8_lossy(&answer).into_owned())
+        };
+        tokio::time::timeout(Duration::from_secs(5), request)
+            .await
+            .ok()?
+    }
+}
+
+/// An address of loopback that nothing listens on now.
+pub(crate) fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port")
+}
+
+fn sum_of(text: &str, parts: &[&str]) -> f64 {
+    text.lines()
+        .filter(|line| !line.starts_with('#') && parts.iter().all(|part| line.contains(part)))
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        .sum()
+}
+
+/// Lines of a log that tell of a right that the shipped role lacks.
+pub(crate) fn refusals_in(log: &str) -> Vec<&str> {
+    log.lines()
+        .filter(|line| {
+            let lower = line.to_lowercase();
+            lower.contains("forbidden")
+                // A quota and a namespace that is going answer with the same code.
+                && !lower.contains("exceeded quota")
+                && !lower.contains("being terminated")
+        })
+        .collect()
+}

@@ -1,0 +1,343 @@
+//! The invariants of what is recorded: numbers, stages, approvals, phases, conditions.
+
+use grayrollout::{
+    api::{
+        Approval, ConditionStatus, ConditionType, GrayRolloutSpec, GrayRolloutStatus, MAX_HISTORY,
+        Phase,
+    },
+    plan::{Plan, ReplicaSet, Snapshot, StatusWrite, Target},
+};
+
+use crate::{
+    checks::{budget, count, ensure, own_strategy},
+    effect,
+    world::{Checked, World, hash},
+};
+
+/// S4, S5, S17 and the table of phases, for the status that a plan writes.
+pub fn transition(snapshot: &Snapshot, plan: &Plan) -> Checked {
+    if plan.write == StatusWrite::None {
+        return Ok(());
+    }
+    let (before, after) = (&snapshot.rollout.status, &plan.status);
+    conditions(before, after)?;
+    ensure(after.history.len() <= MAX_HISTORY, || "a history too long".into())?;
+    ensure(
+        after.message.as_ref().is_some_and(|text| !text.is_empty()),
+        || "a status without a message".into(),
+    )?;
+    ensure(
+        after.observed_generation == Some(snapshot.rollout.generation),
+        || "observedGeneration is not the generation seen".into(),
+    )?;
+    let (Ok(spec), Some(target)) = (&snapshot.rollout.spec, &snapshot.target) else {
+        return Ok(());
+    };
+    let same_target = before.target_uid.as_ref() == Some(&target.uid);
+    let (old, new) = (before.rollout.unwrap_or(0), after.rollout.unwrap_or(0));
+    ensure(new >= old, || format!("S4: rollout number {old} becomes {new}"))?;
+    if new == old && same_target {
+        let (from, to) = (before.stage.unwrap_or(0), after.stage.unwrap_or(0));
+        ensure(to >= from || after.stage.is_none(), || {
+            format!("S4: stage {from} becomes {to} within rollout {new}")
+        })?;
+    }
+    entered(snapshot, spec, target, after)?;
+    ended(snapshot, target, after)?;
+    if after.phase == Some(Phase::Completed) && before.phase != Some(Phase::Completed) {
+        // At first sight there is nothing to complete: what is there is taken for what it is.
+        let first_sight = !same_target || before.phase.is_none();
+        let actions_first = plan.write != StatusWrite::First || plan.actions.is_empty();
+        ensure(actions_first || first_sight, || {
+            "S17: Completed before the writes that complete it".into()
+        })?;
+        completed(&effect::apply(snapshot, plan), first_sight)?;
+    }
+    Ok(())
+}
+
+/// The Ready, Progressing, AwaitingApproval and Stalled that a phase goes with; `None` where it is
+/// either.
+fn table(phase: Phase) -> [Option<bool>; 4] {
+    let only = |index: usize| {
+        let mut row = [Some(false); 4];
+        if let Some(cell) = row.get_mut(index) {
+            *cell = Some(true);
+        }
+        row
+    };
+    match phase {
+        Phase::Pending | Phase::Paused | Phase::RolledBack => [Some(false); 4],
+        Phase::Progressing | Phase::RollingBack => only(1),
+        Phase::AwaitingApproval => only(2),
+        Phase::Stalled => only(3),
+        Phase::Completed => [None, Some(false), Some(false), Some(false)],
+    }
+}
+
+const TYPES: [ConditionType; 4] = [
+    ConditionType::Ready,
+    ConditionType::Progressing,
+    ConditionType::AwaitingApproval,
+    ConditionType::Stalled,
+];
+
+fn conditions(before: &GrayRolloutStatus, after: &GrayRolloutStatus) -> Checked {
+    let phase = after.phase.ok_or("a status without a phase")?;
+    for (type_, wanted) in TYPES.into_iter().zip(table(phase)) {
+        let is = |status: &GrayRolloutStatus| {
+            let mut all = status.conditions.iter();
+            all.find(|condition| condition.type_ == type_).cloned()
+        };
+        let Some(condition) = is(after) else {
+            // A target that is not there may leave the other conditions unsaid.
+            ensure(phase == Phase::Pending, || format!("no condition {type_:?}"))?;
+            continue;
+        };
+        ensure(
+            wanted.is_none_or(|wanted| (condition.status == ConditionStatus::True) == wanted),
+            || format!("{type_:?} is {:?} in phase {phase:?}", condition.status),
+        )?;
+        if let Some(earlier) = is(before)
+            && earlier.status == condition.status
+        {
+            ensure(earlier.last_transition_time == condition.last_transition_time, || {
+                format!("lastTransitionTime of {type_:?} moved without its status")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn new_set<'a>(snapshot: &'a Snapshot, target: &Target) -> Option<&'a ReplicaSet> {
+    let sets = snapshot.replica_sets.iter();
+    sets.filter(|set| set.template == target.template && !set.deleting)
+        .min_by_key(|set| (set.created, &set.name))
+}
+
+fn available(set: Option<&ReplicaSet>) -> i32 {
+    set.filter(|set| set.observed_generation >= set.generation)
+        .map_or(0, |set| set.available.min(set.replicas))
+}
+
+/// Every stage that is newly entered was approved, and the one before it could be left.
+fn entered(
+    snapshot: &Snapshot,
+    spec: &GrayRolloutSpec,
+    target: &Target,
+    after: &GrayRolloutStatus,
+) -> Checked {
+    let before = &snapshot.rollout.status;
+    let same = before.rollout == after.rollout
+        && before.target_uid == after.target_uid
+        && before.stage.is_some();
+    let Some(to) = after.stage else {
+        return Ok(());
+    };
+    if matches!(after.phase, Some(Phase::RollingBack | Phase::RolledBack)) {
+        return Ok(());
+    }
+    if !same {
+        return begun(snapshot, spec, target, after, to);
+    }
+    let from = before.stage.unwrap_or(0);
+    for stage in from + 1..=to {
+        approved(spec, after, stage)?;
+        ensure(!spec.paused && target.replicas > 0, || {
+            format!("stage {stage} is entered while paused or at no replicas")
+        })?;
+        if stage > 1 {
+            left(snapshot, spec, target, after, stage - 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// S5: an approval names this very rollout and at least this stage.
+fn approved(spec: &GrayRolloutSpec, status: &GrayRolloutStatus, stage: i32) -> Checked {
+    let by_status = status
+        .approval
+        .as_ref()
+        .is_some_and(|given| Some(given.rollout) == status.rollout && given.stage >= stage);
+    let by_spec = spec.approval.as_ref().is_some_and(|given| {
+        Some(given.rollout) == status.rollout
+            && Some(&given.revision) == status.update_revision.as_ref()
+            && given.stage >= stage
+    });
+    let number = usize::try_from(stage).unwrap_or(0);
+    ensure(
+        by_status || by_spec || spec.approval_of(number) == Approval::Automatic,
+        || format!("S5: stage {stage} of rollout {:?} is entered unapproved", status.rollout),
+    )
+}
+
+fn left(
+    snapshot: &Snapshot,
+    spec: &GrayRolloutSpec,
+    target: &Target,
+    after: &GrayRolloutStatus,
+    stage: i32,
+) -> Checked {
+    let before = &snapshot.rollout.status;
+    let index = usize::try_from(stage - 1).unwrap_or(usize::MAX);
+    let given = spec.stages.get(index).ok_or("a stage that does not exist is left")?;
+    let surge = budget(spec, own_strategy(target), target.replicas).map_or(0, |b| b.surge);
+    let asked = count(target.replicas, given.percent, surge);
+    let is = available(new_set(snapshot, target));
+    ensure(is >= asked, || format!("stage {stage} is left with {is} of {asked} pods available"))?;
+    let soak = i64::from(given.soak_seconds.unwrap_or(0));
+    let reached = if before.stage == Some(stage) { before.stage_reached_at } else { None };
+    let reached = reached.or(after.stage_reached_at.filter(|_| soak == 0));
+    let soaked = soak == 0
+        || reached.is_some_and(|at| snapshot.now.duration_since(at).as_millis() >= i128::from(soak) * 1000);
+    ensure(soaked, || format!("stage {stage} is left before its soak of {soak} s was over"))
+}
+
+/// A rollout number that was not under way before.
+fn begun(
+    snapshot: &Snapshot,
+    spec: &GrayRolloutSpec,
+    target: &Target,
+    after: &GrayRolloutStatus,
+    to: i32,
+) -> Checked {
+    let before = &snapshot.rollout.status;
+    let percents: Vec<i32> = spec.stages.iter().map(|stage| stage.percent).collect();
+    ensure(after.stage_percents == percents, || {
+        "a rollout that begins with other stages than the spec's".into()
+    })?;
+    let new_template = before.template_hash != Some(target.template.to_string());
+    let known = before.target_uid.as_ref() == Some(&target.uid) && before.stable_revision.is_some();
+    let edited = known
+        && before.stage.is_some()
+        && !new_template
+        && before.stage_percents != percents
+        && before.phase != Some(Phase::RollingBack);
+    let surge = budget(spec, own_strategy(target), target.replicas).map_or(0, |b| b.surge);
+    if edited && before.retry.as_ref().map(|retry| retry.rollout) != before.rollout {
+        let at = usize::try_from(before.stage.unwrap_or(0) - 1).ok();
+        let share = at.and_then(|at| before.stage_percents.get(at)).copied().unwrap_or(0);
+        let kept = percents.iter().filter(|percent| **percent <= share).count();
+        return ensure(usize::try_from(to) == Ok(kept), || {
+            format!("edited at {share}%: stage {to} of {percents:?} instead of {kept}")
+        });
+    }
+    if let Some(split) = after.split {
+        // Taken over: what is there stays, at the last stage that holds at most as many.
+        let is = new_set(snapshot, target).map_or(0, |set| set.replicas);
+        ensure(split.replicas == target.replicas && split.update <= is.max(0), || {
+            format!("a split of {split:?} is kept where {is} new pods are")
+        })?;
+        let index = usize::try_from(to).unwrap_or(0);
+        let at_most = |percent: &i32| count(target.replicas, *percent, surge) <= is;
+        return ensure(percents.iter().take(index).all(at_most), || {
+            format!("taken over with {is} new pods at stage {to} of {percents:?}")
+        });
+    }
+    if after.phase == Some(Phase::Completed) {
+        return Ok(());
+    }
+    if to > 1 && !known {
+        // Taken over at a stage that holds exactly what is there, or everything.
+        let is = new_set(snapshot, target).map_or(0, |set| set.replicas);
+        let index = usize::try_from(to - 1).unwrap_or(0);
+        let asked = count(target.replicas, percents.get(index).copied().unwrap_or(0), surge);
+        return ensure(asked <= is, || format!("taken over with {is} new pods at stage {to}"));
+    }
+    ensure(to <= 1, || format!("a rollout begins at stage {to}"))?;
+    if to == 1 && known {
+        approved(spec, after, 1)?;
+        ensure(!spec.paused && target.replicas > 0, || {
+            "stage 1 is entered while paused or at no replicas".into()
+        })?;
+    }
+    Ok(())
+}
+
+/// S5 for the way back: it needs an abort of this number, a failure, or the stable template.
+fn ended(snapshot: &Snapshot, target: &Target, after: &GrayRolloutStatus) -> Checked {
+    let before = &snapshot.rollout.status;
+    let back = |status: &GrayRolloutStatus| {
+        matches!(status.phase, Some(Phase::RollingBack | Phase::RolledBack))
+    };
+    if !back(after) || (back(before) && before.rollout == after.rollout) {
+        return Ok(());
+    }
+    let aborted = after.abort.as_ref().map(|abort| abort.rollout) == after.rollout;
+    let reverted = snapshot.replica_sets.iter().any(|set| {
+        after.stable_revision.as_ref() == Some(&set.revision) && set.template == target.template
+    });
+    let failed = snapshot
+        .rollout
+        .spec
+        .as_ref()
+        .is_ok_and(|spec| spec.on_failure == grayrollout::api::OnFailure::Rollback);
+    // A retry or another template while going back leads forward; a lost status may show an
+    // abandoned rollout again.
+    ensure(aborted || reverted || failed, || {
+        format!("S5: rollout {:?} goes back without a reason", after.rollout)
+    })
+}
+
+/// S17, on the state that the whole plan leads to.
+fn completed(after: &Snapshot, first_sight: bool) -> Checked {
+    let Some(target) = &after.target else {
+        return Ok(());
+    };
+    let new = new_set(after, target);
+    let (size, ready) = (new.map_or(0, |set| set.replicas), available(new));
+    let old: i32 = after
+        .replica_sets
+        .iter()
+        .filter(|set| Some(&set.uid) != new.map(|new| &new.uid))
+        .map(|set| set.replicas)
+        .sum();
+    ensure(size == target.replicas && old == 0, || {
+        format!("S17: Completed with {size} new and {old} old pods of {}", target.replicas)
+    })?;
+    ensure(ready == target.replicas || first_sight, || {
+        format!("S17: Completed with {ready} of {} available", target.replicas)
+    })?;
+    ensure(target.observed_generation >= target.generation || first_sight, || {
+        "S17: Completed before the native controller has seen the Deployment given back".into()
+    })?;
+    ensure(target.rollout_annotation.is_none() && target.strategy == *own_strategy(target), || {
+        "S17: Completed before the Deployment is given back".into()
+    })
+}
+
+/// What only the history knows: numbers are never used twice, stable is what was fully out.
+pub fn known(world: &World, snapshot: &Snapshot, plan: &Plan) -> Checked {
+    if plan.write == StatusWrite::None {
+        return Ok(());
+    }
+    let (before, after) = (&snapshot.rollout.status, &plan.status);
+    if after.rollout != before.rollout {
+        let (number, highest) = (after.rollout.unwrap_or(0), world.highest);
+        ensure(number > highest || after.stage.is_none(), || {
+            format!("S5: rollout number {number} was used before; the highest was {highest}")
+        })?;
+    }
+    if let (Some(approved), Some(stable), Some(_)) =
+        (world.approved, &after.stable_revision, after.stage)
+    {
+        let mut sets = snapshot.replica_sets.iter();
+        let set = sets.find(|set| set.revision == *stable);
+        ensure(set.is_none_or(|set| set.template == hash(approved)), || {
+            format!("the stable revision {stable} is not v{approved}, which was fully out last")
+        })?;
+    }
+    Ok(())
+}
+
+/// Remembers what a stored status means for later ones.
+pub fn record(world: &mut World) {
+    let status = world.status();
+    world.highest = world.highest.max(status.rollout.unwrap_or(0));
+    let template = world.cluster.deployment.as_ref().map(|deployment| deployment.template);
+    if status.phase == Some(Phase::Completed)
+        && template.map(|template| hash(template).to_string()) == status.template_hash
+    {
+        world.approved = template;
+    }
+}
