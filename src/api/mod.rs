@@ -8,6 +8,7 @@ mod quantity;
 mod rules;
 mod spec;
 mod status;
+mod strategy;
 
 pub use conditions::{Condition, ConditionStatus, ConditionType, Reason};
 pub use crd::crd;
@@ -19,6 +20,8 @@ pub use status::{
     Abort, GrayRolloutStatus, HistoryEntry, HistoryResult, Hold, Phase, Progress, Retry, Split,
     StatusApproval, Track,
 };
+
+pub use strategy::{RollingUpdate, Strategy};
 
 /// The API group.
 pub const GROUP: &str = "grayrollout.dev";

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::Condition;
+use super::{Condition, Strategy};
 
 fn timestamp(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "format": "date-time" })
@@ -84,6 +84,10 @@ pub struct GrayRolloutStatus {
     /// Fingerprint of the pod template that this status speaks of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template_hash: Option<String>,
+    /// The Deployment's own strategy, while it is replaced for a rollout; what is restored is
+    /// saved on the Deployment, this is for where someone removes it there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own_strategy: Option<Strategy>,
     /// The pods of the stable revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stable: Option<Track>,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Original, Strategy, TemplateHash};
-use crate::api::{GrayRolloutStatus, HistoryResult};
+use super::{Original, TemplateHash};
+use crate::api::{GrayRolloutStatus, HistoryResult, Strategy};
 
 /// What is to be done for one `GrayRollout`.
 #[derive(Debug, Clone, PartialEq)]

@@ -109,7 +109,7 @@ fn first_sight(facts: &Facts<'_>, mut draft: Draft) -> Draft {
             let only = facts.replica_sets.len() <= 1;
             settle(facts, &mut draft);
             let available = new.map_or(0, ReplicaSet::usable);
-            let first = only && available < facts.replicas();
+            let first = new.is_none() || only && available < facts.replicas();
             draft.keep(if first { Course::FirstDeploy } else { Course::Resting })
         }
     }

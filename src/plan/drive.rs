@@ -183,7 +183,9 @@ fn first_pods(facts: &Facts<'_>) -> Moves {
 fn resting_form(facts: &Facts<'_>, draft: &Draft, standing: &Standing, moves: &mut Moves) -> Form {
     match draft.course {
         Course::Resting | Course::FirstDeploy => return Form::Rest,
-        Course::Back if !is_back(facts, &draft.status) => return moving_or_kept(facts),
+        Course::Back if !is_back(facts, &draft.status) => {
+            return alone(facts, &draft.status, !is_reverted(&draft.status));
+        }
         Course::Back if is_reverted(&draft.status) => return Form::Rest,
         Course::Back | Course::RolledBack => return Form::Kept,
         Course::Forward if stages::is_finished(facts, &draft.status) && !facts.spec.paused => {
@@ -193,7 +195,9 @@ fn resting_form(facts: &Facts<'_>, draft: &Draft, standing: &Standing, moves: &m
     }
     let active: Vec<_> = facts.active_besides(None).collect();
     if active.len() <= 1 {
-        return moving_or_kept(facts);
+        let new = facts.new_replica_set().map(|rs| rs.uid.as_str());
+        let all_new = active.first().is_some_and(|rs| Some(rs.uid.as_str()) == new);
+        return alone(facts, &draft.status, !all_new);
     }
     let total = active.iter().fold(0_i32, |sum, rs| sum.saturating_add(rs.replicas));
     let saturated = active.iter().any(|rs| rs.replicas == facts.replicas());
@@ -218,10 +222,13 @@ fn resting_form(facts: &Facts<'_>, draft: &Draft, standing: &Standing, moves: &m
     }
 }
 
-/// With one revision alone active every form is at rest; the moving one is left only when the
-/// native controller has a pod to bring.
-fn moving_or_kept(facts: &Facts<'_>) -> Form {
-    if facts.active_besides(None).count() <= 1 { Form::Kept } else { Form::Moving }
+/// With at most one revision active the native controller changes no size in any form. Beside the
+/// stable one the user's own strategy stands, so that a stray `rollout resume` replaces no more
+/// than that allows; else the moving form is good enough until the end.
+fn alone(facts: &Facts<'_>, status: &GrayRolloutStatus, stable: bool) -> Form {
+    let several = facts.active_besides(None).count() > 1;
+    let moving = Form::Moving.patch(facts, status).is_none();
+    if several || moving && !stable { Form::Moving } else { Form::Kept }
 }
 
 /// How long the moving form is still kept after a stage was reached.

@@ -3,10 +3,12 @@
 use jiff::Timestamp;
 
 use super::{
-    Original, ReplicaSet, RollingUpdate, Rollout, Strategy, Target,
+    Original, ReplicaSet, Rollout, Target,
     share::{self, Bounds},
 };
-use crate::api::{Approval, GrayRolloutSpec, GrayRolloutStatus};
+use crate::api::{
+    Approval, GrayRolloutSpec, GrayRolloutStatus, IntOrPercent, RollingUpdate, Strategy,
+};
 
 /// A snapshot whose target exists and whose spec can be followed, read once.
 #[derive(Debug, Clone)]
@@ -36,7 +38,8 @@ impl<'a> Facts<'a> {
         target: &'a Target,
         replica_sets: &'a [ReplicaSet],
     ) -> Self {
-        let own = own_strategy(target, rollout.status.stage.is_some());
+        let known = rollout.status.target_uid.as_deref() == Some(&target.uid);
+        let own = own_strategy(target, known.then_some(&rollout.status));
         let mut replica_sets: Vec<_> = replica_sets.iter().filter(|rs| !rs.deleting).collect();
         replica_sets.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
         let bounds = Bounds::resolve(Some(spec), &own, target.replicas);
@@ -186,9 +189,11 @@ fn index(stage: i32) -> Option<usize> {
 
 /// The strategy as the user wrote it: saved where the operator replaced it, else as it stands.
 ///
-/// Where the record of it was removed in the middle of a rollout, a Recreate is the operator's and
-/// the API server's default stands in.
-pub fn own_strategy(target: &Target, rolling_out: bool) -> Strategy {
+/// Where the record of it was removed in the middle of a rollout, what is the operator's form must
+/// not be taken for the user's; the status remembers it too.
+pub fn own_strategy(target: &Target, status: Option<&GrayRolloutStatus>) -> Strategy {
+    let remembered = status.and_then(|status| status.own_strategy.as_ref());
+    let rolling_out = status.is_none_or(|status| status.stage.is_some());
     let saved = target
         .original
         .as_ref()
@@ -196,9 +201,25 @@ pub fn own_strategy(target: &Target, rolling_out: bool) -> Strategy {
         .and_then(|original| original.strategy.clone());
     match (saved, &target.strategy) {
         (Some(saved), _) => saved,
-        (None, Strategy::Recreate) if rolling_out => {
-            Strategy::RollingUpdate { rolling_update: RollingUpdate::default() }
-        }
+        (None, _) if rolling_out && target.original.is_none() && is_form(target) => remembered
+            .cloned()
+            .unwrap_or(Strategy::RollingUpdate { rolling_update: RollingUpdate::default() }),
         (None, present) => present.clone(),
+    }
+}
+
+/// Whether the strategy is one that the operator puts in place of the user's.
+fn is_form(target: &Target) -> bool {
+    match &target.strategy {
+        Strategy::Recreate => true,
+        Strategy::RollingUpdate { rolling_update } => {
+            let (surge, unavailable) = (&rolling_update.max_surge, &rolling_update.max_unavailable);
+            let held = |surge: &IntOrPercent| match surge {
+                IntOrPercent::Count(surge) => IntOrPercent::Count(i32::from(*surge == 0)),
+                IntOrPercent::Percent(_) => surge.clone(),
+            };
+            target.paused && matches!(surge, IntOrPercent::Count(_)) && *unavailable == held(surge)
+        }
+        Strategy::Other => false,
     }
 }

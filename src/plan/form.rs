@@ -1,8 +1,8 @@
 //! The form of the Deployment: what its strategy, `paused` and annotations must be, so that the
 //! native controller leaves the sizes to us, or keeps them, or does its own work.
 
-use super::{AnnotationChange, DeploymentPatch, Original, RollingUpdate, Strategy, facts::Facts};
-use crate::api::{GrayRolloutStatus, IntOrPercent};
+use super::{AnnotationChange, DeploymentPatch, Original, facts::Facts};
+use crate::api::{GrayRolloutStatus, IntOrPercent, RollingUpdate, Strategy};
 
 /// A form of the Deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

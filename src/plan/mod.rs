@@ -27,11 +27,10 @@ pub use action::{
 };
 pub use release::release;
 pub use share::{Bounds, new_pods, old_pods};
-pub use snapshot::{
-    Original, Orphan, ReplicaSet, RollingUpdate, Rollout, Snapshot, Strategy, Target, TemplateHash,
-};
+pub use snapshot::{Original, Orphan, ReplicaSet, Rollout, Snapshot, Target, TemplateHash};
 
 use crate::api::{GrayRolloutSpec, GrayRolloutStatus, HistoryResult, OnFailure, Phase, Reason};
+pub use crate::api::{RollingUpdate, Strategy};
 use course::{Course, Draft};
 use drive::Sizes;
 use facts::Facts;
@@ -91,7 +90,7 @@ fn usable(snapshot: &Snapshot) -> Result<(&GrayRolloutSpec, &Target), Blocked> {
             "the pod template carries the label pod-template-hash, which belongs to the Deployment controller; remove it".into(),
         ));
     }
-    let own = facts::own_strategy(target, known && status.stage.is_some());
+    let own = facts::own_strategy(target, if known { Some(status) } else { None });
     if !matches!(own, Strategy::RollingUpdate { .. }) && !going_back {
         return Err(stalled(
             Reason::UnsupportedStrategy,
@@ -256,7 +255,9 @@ fn rescaled(
     after: &GrayRolloutStatus,
     draft: &Draft,
 ) -> Option<String> {
-    if !matches!(draft.course, Course::Forward | Course::Back) {
+    // The start of a rollout tells of its first pods by itself.
+    let goes_on = before.rollout == after.rollout;
+    if !goes_on || !matches!(draft.course, Course::Forward | Course::Back) {
         return None;
     }
     let changes: Vec<_> = [(&before.update, &after.update), (&before.stable, &after.stable)]

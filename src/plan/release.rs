@@ -40,7 +40,7 @@ fn give_back(
     template_of: Option<String>,
 ) -> ReleasePlan {
     let target = &orphan.target;
-    let own = facts::own_strategy(target, true);
+    let own = facts::own_strategy(target, None);
     let patch = DeploymentPatch {
         uid: target.uid.clone(),
         resource_version: target.resource_version.clone(),

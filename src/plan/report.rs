@@ -28,6 +28,7 @@ pub fn report(
     status.observed_generation = Some(facts.rollout.generation);
     status.phase = Some(standing.phase);
     status.hold = Some(Hold::Paused);
+    status.own_strategy = status.stage.is_some().then(|| facts.own.clone());
     if before.replicas.is_none() || facts.is_observed() && sizes.batch.is_empty() {
         status.replicas = Some(replicas);
     }

@@ -1,8 +1,6 @@
 //! From a percentage to pods: how many of `spec.replicas` each side has.
 
-use crate::api::{GrayRolloutSpec, Split};
-
-use super::{Strategy, snapshot::RollingUpdate};
+use crate::api::{GrayRolloutSpec, RollingUpdate, Split, Strategy};
 
 /// Pods of the new revision at a stage of `percent`, out of `replicas`.
 ///

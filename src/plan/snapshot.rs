@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{GrayRolloutSpec, GrayRolloutStatus, IntOrPercent, OnDelete};
+use crate::api::{GrayRolloutSpec, GrayRolloutStatus, OnDelete, Strategy};
 
 /// Everything that one decision rests on.
 #[derive(Debug, Clone)]
@@ -87,41 +87,6 @@ pub struct Target {
     pub original: Option<Result<Original, String>>,
     /// The annotation grayrollout.dev/rollout.
     pub rollout_annotation: Option<String>,
-}
-
-/// A Deployment's spec.strategy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type")]
-pub enum Strategy {
-    /// New pods replace old ones step by step.
-    RollingUpdate {
-        /// Its bounds.
-        #[serde(rename = "rollingUpdate", default)]
-        rolling_update: RollingUpdate,
-    },
-    /// All old pods are removed before new ones are made.
-    Recreate,
-    /// A strategy that is not known here.
-    #[serde(other)]
-    Other,
-}
-
-/// The bounds of a rolling update.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct RollingUpdate {
-    /// Most pods above spec.replicas.
-    pub max_surge: IntOrPercent,
-    /// Most pods that may be unavailable.
-    pub max_unavailable: IntOrPercent,
-}
-
-impl Default for RollingUpdate {
-    /// The API server's default: 25% each.
-    fn default() -> Self {
-        let quarter = || IntOrPercent::Percent("25%".into());
-        Self { max_surge: quarter(), max_unavailable: quarter() }
-    }
 }
 
 /// Fingerprint of a pod template, without the label pod-template-hash.

@@ -65,27 +65,41 @@ pub fn advance(facts: &Facts<'_>, draft: &mut Draft, has_stable: bool) {
     if facts.spec.paused || facts.replicas() == 0 {
         return;
     }
-    watch_reach(facts, draft);
+    // A stage may hold as many pods as the one before, and then be left at once.
+    for _ in 0..=facts.last_stage() {
+        watch_reach(facts, draft);
+        if !enter_next(facts, draft, has_stable) {
+            break;
+        }
+    }
+}
+
+/// Enters the next stage if that may be; says whether it did.
+fn enter_next(facts: &Facts<'_>, draft: &mut Draft, has_stable: bool) -> bool {
     let stage = draft.status.stage.unwrap_or(0);
+    let last = facts.last_stage();
     let (approved, by) = facts.approved(&draft.status);
-    if !has_stable && approved >= facts.last_stage() && stage < facts.last_stage() {
-        enter(facts, draft, facts.last_stage(), Some(&by));
-        return;
+    if !has_stable {
+        let all = approved >= last && stage < last;
+        if all {
+            enter(facts, draft, last, Some(&by));
+        }
+        return all;
     }
     let next = stage + 1;
-    let may_leave = stage == 0
-        || draft.status.stage_reached_at.is_some()
-            && soaked(facts, &draft.status)
-            && is_reached(facts, &draft.status);
-    if next > facts.last_stage() || !may_leave || !has_stable {
-        return;
+    let left = draft.status.stage_reached_at.is_some()
+        && soaked(facts, &draft.status)
+        && is_reached(facts, &draft.status)
+        || approved >= next && is_held_back(facts, &draft.status);
+    if next > last || stage > 0 && !left {
+        return false;
     }
     let automatic = facts.is_automatic(next) && draft.status.split.is_none();
-    if approved >= next || automatic {
-        enter(facts, draft, next, (!automatic).then_some(by.as_str()));
-        // It may hold as many pods as the one before.
-        watch_reach(facts, draft);
+    if approved < next && !automatic {
+        return false;
     }
+    enter(facts, draft, next, (!automatic).then_some(by.as_str()));
+    true
 }
 
 fn enter(facts: &Facts<'_>, draft: &mut Draft, stage: i32, by: Option<&str>) {
@@ -164,6 +178,23 @@ pub fn is_reached(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
         .active_besides(new)
         .all(|rs| Some(rs.uid.as_str()) == stable.map(|rs| rs.uid.as_str()));
     new_ready && old_settled && no_others
+}
+
+/// Whether the stage has soaked, and pods of earlier revisions stay only because the stable one
+/// has pods that are not available: they never hold back a good update that was approved.
+fn is_held_back(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
+    let (want, _) = facts.wants(status);
+    let new = facts.of_revision(status.update_revision.as_deref());
+    let stable = facts.of_revision(status.stable_revision.as_deref());
+    let ready =
+        new.is_some_and(|rs| rs.replicas == want && rs.usable() >= want && rs.is_observed());
+    let broken = stable.is_some_and(|rs| rs.is_observed() && rs.usable() < rs.replicas);
+    let available =
+        facts.replica_sets.iter().fold(0_i32, |sum, rs| sum.saturating_add(rs.usable()));
+    let floor = facts.replicas() - facts.bounds.unavailable;
+    let soak = i32::try_from(facts.soak_seconds(status.stage.unwrap_or(0))).unwrap_or(i32::MAX);
+    let since = status.stage_started_at.map_or(0.0, |at| seconds_since(facts, at));
+    ready && broken && available <= floor && since >= f64::from(soak)
 }
 
 /// Whether one pod of the stable revision is kept while the last stage soaks: with

@@ -1,5 +1,7 @@
 //! What people read: where the rollout stands, what it waits for and what to do.
 
+use std::fmt::Write;
+
 use super::{
     course::{Course, Draft},
     drive::Moves,
@@ -74,11 +76,15 @@ fn forward(facts: &Facts<'_>, standing: &Standing, status: &GrayRolloutStatus) -
     let replicas = facts.replicas();
     let pods = format!("{available} of {desired} new pods available, {replicas} replicas");
     let no_gray = desired == 0 && replicas == 1 && status.stage.unwrap_or(0) > 0;
-    let pods = if no_gray {
+    let mut pods = if no_gray {
         "no new pod, since a single pod cannot be split without a surge".to_owned()
     } else {
         pods
     };
+    let (old, kept) = count(status.stable.as_ref());
+    if old < kept.min(status.stable.as_ref().map_or(0, |stable| stable.current)) {
+        let _ = write!(pods, ", only {old} of {kept} stable pods available");
+    }
     match (standing.phase, standing.reason) {
         (Phase::Paused, _) => format!(
             "{place}: {pods}; paused; go on with: kubectl patch gr {} -n {} --type=merge -p '{{\"spec\":{{\"paused\":false}}}}'",
