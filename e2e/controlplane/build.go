@@ -6,7 +6,9 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,7 +52,6 @@ func build(ctx context.Context, s *starter) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(b.source)
 	if err := b.buildMissing(ctx, missing); err != nil {
 		return "", err
 	}
@@ -94,11 +95,8 @@ func newBuilder(ctx context.Context, s *starter) (*builder, error) {
 	if err != nil {
 		return nil, err
 	}
-	source, err := os.MkdirTemp("", "grayrollout-build-")
+	source, err := writeModule(root)
 	if err != nil {
-		return nil, err
-	}
-	if err := os.CopyFS(source, module); err != nil {
 		return nil, err
 	}
 	b := &builder{starter: s, source: source, flags: buildFlags()}
@@ -113,6 +111,37 @@ func newBuilder(ctx context.Context, s *starter) (*builder, error) {
 	key := sha256.Sum256(fmt.Append(sums, version, b.flags))
 	b.cache = filepath.Join(root, hex.EncodeToString(key[:8]))
 	return b, os.MkdirAll(b.cache, 0o755)
+}
+
+// writeModule makes sure that root has a copy of the module, and returns its folder.
+func writeModule(root string) (string, error) {
+	hash := sha256.New()
+	for _, name := range []string{"go.mod", "go.sum", "etcd/main.go"} {
+		text, err := module.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		hash.Write(text)
+	}
+	dir := filepath.Join(root, "source-"+hex.EncodeToString(hash.Sum(nil)[:8]))
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return "", err
+	}
+	temp, err := os.MkdirTemp(root, ".source-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(temp)
+	if err := os.CopyFS(temp, module); err != nil {
+		return "", err
+	}
+	if err := os.Rename(temp, dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return dir, nil
 }
 
 func cacheRoot() (string, error) {
@@ -146,7 +175,10 @@ func buildFlags() []string {
 func (b *builder) goCommand(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = b.source
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOTMPDIR="+b.source)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=")
+	if b.cache != "" {
+		cmd.Env = append(cmd.Env, "GOTMPDIR="+b.tempDir())
+	}
 	// The compilers it runs are in its process group.
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = 5 * time.Second
@@ -165,6 +197,9 @@ func (b *builder) goCommand(ctx context.Context, args ...string) ([]byte, error)
 	return stdout.Bytes(), nil
 }
 
+// tempDir is for the files of a build that goes on.
+func (b *builder) tempDir() string { return filepath.Join(b.cache, ".building") }
+
 func (b *builder) have(bin binary) bool {
 	_, err := os.Stat(filepath.Join(b.cache, bin.name))
 	return err == nil
@@ -179,6 +214,14 @@ func (b *builder) buildMissing(ctx context.Context, wanted []binary) error {
 		return err
 	}
 	defer lock.Close()
+	// The lock is held, so what is there is left of an interrupted build.
+	if err := os.RemoveAll(b.tempDir()); err != nil {
+		return err
+	}
+	if err := os.Mkdir(b.tempDir(), 0o755); err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.tempDir())
 	todo := slices.DeleteFunc(slices.Clone(wanted), b.have)
 	for i, bin := range todo {
 		if err := b.buildOne(ctx, bin, fmt.Sprintf("%s (%d/%d)", bin.name, i+1, len(todo))); err != nil {
@@ -191,8 +234,7 @@ func (b *builder) buildMissing(ctx context.Context, wanted []binary) error {
 func (b *builder) buildOne(ctx context.Context, bin binary, what string) error {
 	defer tick(ctx, "building "+what)()
 	start := time.Now()
-	// The lock is held, so a leftover of an interrupted build may be overwritten.
-	temp := filepath.Join(b.cache, "."+bin.name+".tmp")
+	temp := filepath.Join(b.tempDir(), bin.name)
 	args := slices.Concat([]string{"build"}, b.flags, []string{"-o", temp, bin.pkg})
 	if _, err := b.goCommand(ctx, args...); err != nil {
 		return fmt.Errorf("build %s: %w", bin.name, err)

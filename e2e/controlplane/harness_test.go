@@ -11,36 +11,81 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
 
-// command is the path of this module's own program, built once.
-var command string
+// asCommand in the environment makes the test program be the command under test.
+const asCommand = "CONTROLPLANE_TEST_AS_COMMAND=1"
+
+// newCommand is the command under test, with additions to the environment.
+func newCommand(ctx context.Context, env []string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	cmd.Env = slices.Concat(os.Environ(), []string{asCommand}, env)
+	return cmd
+}
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "controlplane-test-")
-		if err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(dir)
-		command = filepath.Join(dir, "controlplane")
-		for _, args := range [][]string{{"go", "build", "-o", command, "."}, {command, "build"}} {
-			cmd := exec.Command(args[0], args[1:]...)
-			cmd.Stderr = os.Stderr
-			if err := cmd.Run(); err != nil {
-				fmt.Fprintf(os.Stderr, "%v: %v\n", args, err)
-				return 1
-			}
-		}
-		defer shared.close()
-		return m.Run()
-	}())
+	if slices.Contains(os.Environ(), asCommand) {
+		main()
+		return
+	}
+	os.Exit(runTests(m))
+}
+
+func runTests(m *testing.M) int {
+	// One folder holds all temporary files, so that Ctrl-C can remove them.
+	temp, err := os.MkdirTemp("", "controlplane-test-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(temp)
+	os.Setenv("TMPDIR", temp)
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupted
+		planes.closeAll()
+		os.RemoveAll(temp)
+		os.Exit(1)
+	}()
+	defer planes.closeAll()
+	build := newCommand(context.Background(), nil, "build")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintf(os.Stderr, "build: %v\n", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// planes are all `up` processes that tests started.
+var planes registry
+
+type registry struct {
+	mutex sync.Mutex
+	all   []*running
+}
+
+func (g *registry) add(r *running) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	g.all = append(g.all, r)
+}
+
+func (g *registry) closeAll() {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	for _, r := range g.all {
+		r.close()
+	}
 }
 
 // running is one `up` process.
@@ -57,11 +102,10 @@ type running struct {
 // kernel closes with this process, so that nothing outlives the test.
 func startUp(env []string, args ...string) (*running, error) {
 	r := &running{
-		cmd:    exec.Command(command, append([]string{"up"}, args...)...),
+		cmd:    newCommand(context.Background(), env, append([]string{"up"}, args...)...),
 		stderr: new(bytes.Buffer),
 		done:   make(chan struct{}),
 	}
-	r.cmd.Env = append(os.Environ(), env...)
 	r.cmd.Stderr = r.stderr
 	stdin, err := r.cmd.StdinPipe()
 	if err != nil {
@@ -75,6 +119,7 @@ func startUp(env []string, args ...string) (*running, error) {
 	if err := r.cmd.Start(); err != nil {
 		return nil, err
 	}
+	planes.add(r)
 	line, readErr := bufio.NewReader(stdout).ReadBytes('\n')
 	go func() {
 		_ = r.cmd.Wait()
@@ -147,7 +192,7 @@ func alive(pid string) bool {
 	return err == nil && !bytes.Contains(stat, []byte(") Z "))
 }
 
-// sharedPlane is the control plane that all tests of pods use.
+// sharedPlane is the control plane that all tests of pods use; it ends with the tests.
 type sharedPlane struct {
 	once sync.Once
 	up   *running
@@ -163,12 +208,6 @@ func (s *sharedPlane) get(t *testing.T) *running {
 		t.Fatal(s.err)
 	}
 	return s.up
-}
-
-func (s *sharedPlane) close() {
-	if s.up != nil {
-		s.up.close()
-	}
 }
 
 // eventually waits until check returns nil.

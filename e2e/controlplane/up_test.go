@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -163,7 +162,7 @@ func TestAnExistingFolderIsKeptAndUsedByOne(t *testing.T) {
 
 func TestAssetsAreUsedAndTheRestIsBuilt(t *testing.T) {
 	t.Parallel()
-	cache, err := exec.CommandContext(t.Context(), command, "build").Output()
+	cache, err := newCommand(t.Context(), nil, "build").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,6 +174,7 @@ func TestAssetsAreUsedAndTheRestIsBuilt(t *testing.T) {
 		}
 	}
 	r := mustStartUp(t, []string{assetsVariable + "=" + assets})
+	t.Cleanup(func() { _ = os.RemoveAll(r.BinDir) }) // links only
 	for name, pid := range r.pids(t) {
 		exe, err := os.Readlink("/proc/" + pid + "/exe")
 		if err != nil {
@@ -210,9 +210,7 @@ func TestBadUseIsExplained(t *testing.T) {
 		"go is not on PATH":                    {[]string{"PATH=/nowhere"}, []string{"build"}},
 		"standard input ended":                 {nil, []string{"up"}},
 	} {
-		cmd := exec.CommandContext(t.Context(), command, test.args...)
-		cmd.Env = append(os.Environ(), test.env...)
-		out, err := cmd.CombinedOutput()
+		out, err := newCommand(t.Context(), test.env, test.args...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("%v: %v, want %q in:\n%s", test.args, err, want, out)
 		}

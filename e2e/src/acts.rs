@@ -30,18 +30,11 @@ impl Test {
     /// What kubectl complains of.
     pub async fn try_kubectl(&self, kubeconfig: &Path, args: &[&str]) -> Result<String, String> {
         let mut command = self.cluster.kubectl();
-        command
-            .env("KUBECONFIG", kubeconfig)
-            .args(["-n", &self.namespace])
-            .args(args);
+        command.env("KUBECONFIG", kubeconfig).args(["-n", &self.namespace]).args(args);
         let done = tokio::process::Command::from(command).output().await;
         let done = done.expect("kubectl runs");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        if done.status.success() {
-            Ok(text(&done.stdout))
-        } else {
-            Err(text(&done.stderr))
-        }
+        if done.status.success() { Ok(text(&done.stdout)) } else { Err(text(&done.stderr)) }
     }
 
     /// Creates an object of one of the kinds used here.
@@ -104,14 +97,12 @@ impl Test {
     /// Sets the image of a Deployment, as a user does.
     pub async fn push(&self, name: &str, version: &str) {
         let image = format!("app=app:{version}");
-        self.kubectl(&["set", "image", &format!("deployment/{name}"), &image])
-            .await;
+        self.kubectl(&["set", "image", &format!("deployment/{name}"), &image]).await;
     }
 
     /// Sets the image, and how its pods behave.
     pub async fn push_pods(&self, name: &str, version: &str, annotations: Value) {
-        self.patch_deployment(name, &new_template(version, annotations))
-            .await;
+        self.patch_deployment(name, &new_template(version, annotations)).await;
     }
 
     /// Applies a merge patch to a Deployment.
@@ -191,15 +182,7 @@ impl Test {
     /// What kubectl complains of.
     pub async fn patch_status(&self, name: &str, status: Value) -> Result<String, String> {
         let patch = json!({"status": status}).to_string();
-        let args = [
-            "patch",
-            "gr",
-            name,
-            "--subresource=status",
-            "--type=merge",
-            "-p",
-            &patch,
-        ];
+        let args = ["patch", "gr", name, "--subresource=status", "--type=merge", "-p", &patch];
         self.try_kubectl(&self.cluster.kubeconfig, &args).await
     }
 

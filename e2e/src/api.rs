@@ -34,14 +34,8 @@ impl std::fmt::Display for ApiError {
 impl From<kube::Error> for ApiError {
     fn from(error: kube::Error) -> Self {
         match error {
-            kube::Error::Api(status) => Self {
-                code: status.code,
-                message: status.message.clone(),
-            },
-            other => Self {
-                code: 0,
-                message: other.to_string(),
-            },
+            kube::Error::Api(status) => Self { code: status.code, message: status.message.clone() },
+            other => Self { code: 0, message: other.to_string() },
         }
     }
 }
@@ -53,9 +47,7 @@ impl Api {
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
             .await
             .expect("the kubeconfig is complete");
-        Self {
-            client: Client::try_from(config).expect("a client can be made"),
-        }
+        Self { client: Client::try_from(config).expect("a client can be made") }
     }
 
     /// The client below, for streams.
@@ -96,8 +88,7 @@ impl Api {
     ///
     /// What the API server answers.
     pub async fn patch(&self, path: &str, body: &Value) -> Result<Value, ApiError> {
-        self.send("PATCH", path, "application/merge-patch+json", body)
-            .await
+        self.send("PATCH", path, "application/merge-patch+json", body).await
     }
 
     /// Deletes an object, its dependents in the background.
@@ -107,8 +98,7 @@ impl Api {
     /// What the API server answers.
     pub async fn delete(&self, path: &str) -> Result<Value, ApiError> {
         let options = json!({"propagationPolicy": "Background"});
-        self.send("DELETE", path, "application/json", &options)
-            .await
+        self.send("DELETE", path, "application/json", &options).await
     }
 
     /// Creates a namespace whose name begins with `prefix`, and returns its name.

@@ -64,9 +64,7 @@ impl Cluster {
 }
 
 fn start() -> Result<Cluster, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .ok_or("the workspace has no root")?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the workspace has no root")?;
     let (target, profile) = target_dir()?;
     let supervisor = build_supervisor(root, &target)?;
     let operator = build_operator(root, &target, &profile)?;
@@ -93,25 +91,16 @@ fn start() -> Result<Cluster, String> {
 fn target_dir() -> Result<(PathBuf, String), String> {
     let exe = env::current_exe().map_err(|error| error.to_string())?;
     // <target>/<profile>/deps/<program>
-    let profile = exe
-        .ancestors()
-        .nth(2)
-        .ok_or("the test does not lie in a target folder")?;
+    let profile = exe.ancestors().nth(2).ok_or("the test does not lie in a target folder")?;
     let name = profile.file_name().and_then(|name| name.to_str());
     let target = profile.parent().ok_or("no target folder")?;
-    Ok((
-        target.to_owned(),
-        name.ok_or("no profile folder")?.to_owned(),
-    ))
+    Ok((target.to_owned(), name.ok_or("no profile folder")?.to_owned()))
 }
 
 fn build_supervisor(root: &Path, target: &Path) -> Result<PathBuf, String> {
     let program = target.join("e2e").join("controlplane");
     let mut go = Command::new("go");
-    go.args(["build", "-o"])
-        .arg(&program)
-        .arg(".")
-        .current_dir(root.join("e2e/controlplane"));
+    go.args(["build", "-o"]).arg(&program).arg(".").current_dir(root.join("e2e/controlplane"));
     succeed(&mut go, "building the control plane's supervisor")?;
     Ok(program)
 }
@@ -125,10 +114,7 @@ fn build_operator(root: &Path, target: &Path, profile: &str) -> Result<PathBuf, 
     let mut build = Command::new(cargo);
     build
         .args(["build", "--package", "grayrollout", "--bin", "grayrollout"])
-        .args([
-            "--profile",
-            if profile == "debug" { "dev" } else { profile },
-        ])
+        .args(["--profile", if profile == "debug" { "dev" } else { profile }])
         .arg("--target-dir")
         .arg(target)
         .current_dir(root);
@@ -138,9 +124,7 @@ fn build_operator(root: &Path, target: &Path, profile: &str) -> Result<PathBuf, 
 
 /// Runs a command to its end.
 pub(crate) fn succeed(command: &mut Command, what: &str) -> Result<String, String> {
-    let out = command
-        .output()
-        .map_err(|error| format!("{what}: {error}"))?;
+    let out = command.output().map_err(|error| format!("{what}: {error}"))?;
     if out.status.success() {
         return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
     }

@@ -12,10 +12,7 @@ const ACCOUNT: &str = "grayrollout";
 pub(crate) fn everything(cluster: &Cluster, root: &Path) -> Result<(), String> {
     let apply = |args: &[&str], path: &Path| {
         let mut kubectl = cluster.kubectl();
-        kubectl
-            .args(["apply", "--server-side", "--force-conflicts"])
-            .args(args)
-            .arg(path);
+        kubectl.args(["apply", "--server-side", "--force-conflicts"]).args(args).arg(path);
         succeed(&mut kubectl, "installing")
     };
     apply(&["-f"], &root.join("crds"))?;

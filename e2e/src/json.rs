@@ -73,11 +73,7 @@ fn merge(target: &mut Value, patch: Value) {
 
 /// The collection's path in the API, e.g. of `apps/v1`, `deployments`.
 pub fn path_of(api_version: &str, namespace: &str, plural: &str) -> String {
-    let root = if api_version.contains('/') {
-        "apis"
-    } else {
-        "api"
-    };
+    let root = if api_version.contains('/') { "apis" } else { "api" };
     format!("/{root}/{api_version}/namespaces/{namespace}/{plural}")
 }
 

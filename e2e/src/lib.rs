@@ -30,14 +30,16 @@ mod test;
 mod waits;
 mod writer;
 
+pub use acts::new_template;
 pub use api::{Api, ApiError};
 pub use cluster::{Cluster, cluster};
 pub use invariants::{Context, Violation, check};
 pub use json::{Json, path_of};
-pub use manifests::{deployment, grayrollout, stage};
+pub use manifests::{deployment, grayrollout, pods_are, pods_ready_after, stages};
 pub use operator::Operator;
 pub use proxy::{Faults, Proxy};
 pub use record::{Record, Stored};
 pub use snapshot::{Kind, Snapshot, Split};
 pub use test::{Test, run, run_without_operator};
+pub use waits::reason_of;
 pub use writer::{OPERATOR, writer};

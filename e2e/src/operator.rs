@@ -60,11 +60,7 @@ impl Operator {
                 .stdout(out)
                 .stderr(err),
         );
-        Self {
-            process,
-            listen,
-            log,
-        }
+        Self { process, listen, log }
     }
 
     /// Waits until /readyz answers 200.
@@ -117,9 +113,7 @@ impl Operator {
             stream.read_to_end(&mut answer).await.ok()?;
             Some(String::from_utf8_lossy(&answer).into_owned())
         };
-        tokio::time::timeout(Duration::from_secs(5), request)
-            .await
-            .ok()?
+        tokio::time::timeout(Duration::from_secs(5), request).await.ok()?
     }
 }
 

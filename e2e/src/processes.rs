@@ -35,10 +35,7 @@ fn reaper() -> &'static Reaper {
             .stdout(Stdio::null())
             .spawn()
             .expect("sh starts");
-        Reaper {
-            to: Mutex::new(child.stdin.take().expect("a pipe")),
-            _child: child,
-        }
+        Reaper { to: Mutex::new(child.stdin.take().expect("a pipe")), _child: child }
     })
 }
 
@@ -95,9 +92,7 @@ pub(crate) fn supervise(command: &mut Command) -> Result<(Child, String), String
         .map_err(|error| error.to_string())?;
     let mut line = String::new();
     let stdout = child.stdout.take().ok_or("no pipe")?;
-    BufReader::new(stdout)
-        .read_line(&mut line)
-        .map_err(|error| error.to_string())?;
+    BufReader::new(stdout).read_line(&mut line).map_err(|error| error.to_string())?;
     if line.is_empty() {
         return Err("it ended without saying where it listens; see above".into());
     }

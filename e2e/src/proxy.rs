@@ -37,7 +37,7 @@ pub enum Faults {
     LoseAnswer,
 }
 
-type Rule = Box<dyn Fn(&str, &str) -> Faults + Send>;
+type Rule = Box<dyn FnMut(&str, &str) -> Faults + Send>;
 
 struct Shared {
     client: Client,
@@ -72,26 +72,15 @@ impl Proxy {
             lists: Mutex::default(),
             requests: Mutex::default(),
         });
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
-            .await
-            .expect("a free port");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let listen = listener.local_addr().expect("an address");
-        let router = axum::Router::new()
-            .fallback(handle)
-            .with_state(Arc::clone(&shared));
+        let router = axum::Router::new().fallback(handle).with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move {
             axum::serve(listener, router).await.expect("it serves");
         });
-        let kubeconfig = test
-            .cluster
-            .dir
-            .join(format!("proxy-{}.yaml", test.namespace));
+        let kubeconfig = test.cluster.dir.join(format!("proxy-{}.yaml", test.namespace));
         std::fs::write(&kubeconfig, config(listen).to_string()).expect("a kubeconfig");
-        Self {
-            shared,
-            server,
-            kubeconfig,
-        }
+        Self { shared, server, kubeconfig }
     }
 
     /// The kubeconfig for an operator behind this proxy.
@@ -100,7 +89,7 @@ impl Proxy {
     }
 
     /// Decides from now on, by method and path with query, what becomes of each request.
-    pub fn rule(&self, rule: impl Fn(&str, &str) -> Faults + Send + 'static) {
+    pub fn rule(&self, rule: impl FnMut(&str, &str) -> Faults + Send + 'static) {
         *lock(&self.shared.rule) = Box::new(rule);
     }
 
@@ -173,9 +162,8 @@ impl Shared {
         for name in [header::HOST, header::CONNECTION, header::AUTHORIZATION] {
             head.headers.remove(name);
         }
-        let body = axum::body::to_bytes(body, usize::MAX)
-            .await
-            .map_err(|error| error.to_string())?;
+        let body =
+            axum::body::to_bytes(body, usize::MAX).await.map_err(|error| error.to_string())?;
         let body = kube::client::Body::from(body.to_vec());
         let answered = self.client.send(Request::from_parts(head, body)).await;
         let (mut head, body) = answered.map_err(|error| error.to_string())?.into_parts();
@@ -184,12 +172,9 @@ impl Shared {
         }
         let body = Body::new(body);
         if let Some(key) = list {
-            let bytes = axum::body::to_bytes(body, usize::MAX)
-                .await
-                .map_err(|error| error.to_string())?;
-            lock(&self.lists)
-                .entry(key)
-                .or_insert_with(|| bytes.clone());
+            let bytes =
+                axum::body::to_bytes(body, usize::MAX).await.map_err(|error| error.to_string())?;
+            lock(&self.lists).entry(key).or_insert_with(|| bytes.clone());
             return Ok(Response::from_parts(head, Body::from(bytes)));
         }
         // What ends by itself ends well; what is cut breaks.

@@ -49,9 +49,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Seen> {
-        self.seen
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -93,12 +91,7 @@ impl Record {
                 shared.changes.send_replace(());
             }));
         }
-        Self {
-            shared,
-            tasks,
-            api: api.clone(),
-            namespace: namespace.to_owned(),
-        }
+        Self { shared, tasks, api: api.clone(), namespace: namespace.to_owned() }
     }
 
     /// Time since the record began.
@@ -121,11 +114,7 @@ impl Record {
     /// The revision of the newest stored state seen.
     pub fn newest(&self) -> u64 {
         let seen = self.shared.lock();
-        seen.history
-            .iter()
-            .map(|stored| stored.version)
-            .max()
-            .unwrap_or(0)
+        seen.history.iter().map(|stored| stored.version).max().unwrap_or(0)
     }
 
     /// Looks at the present state.
@@ -173,10 +162,7 @@ impl Record {
             let path = path_of(version, &self.namespace, plural);
             let list = self.api.get(&path).await.map_err(|e| e.to_string())?;
             let number = |object: &Value| -> u64 {
-                object
-                    .text("/metadata/resourceVersion")
-                    .parse()
-                    .unwrap_or(0)
+                object.text("/metadata/resourceVersion").parse().unwrap_or(0)
             };
             let items = list.list("/items");
             self.until(Duration::from_secs(10), |now| {
@@ -240,9 +226,7 @@ impl Shared {
                         return format!("the watch of {path} lost states: {}", status.message);
                     }
                 };
-                object
-                    .text("/metadata/resourceVersion")
-                    .clone_into(&mut from);
+                object.text("/metadata/resourceVersion").clone_into(&mut from);
                 self.take(kind, deleted, object);
             }
         }

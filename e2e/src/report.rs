@@ -64,11 +64,7 @@ fn changes(history: &[Stored]) -> Vec<String> {
             continue;
         }
         let by = crate::writer(None, &stored.object, &["nothing"]).unwrap_or_default();
-        lines.push(format!(
-            "{:8.3} {} {line}  <- {by}",
-            stored.at.as_secs_f32(),
-            stored.version
-        ));
+        lines.push(format!("{:8.3} {} {line}  <- {by}", stored.at.as_secs_f32(), stored.version));
         before.insert(key, line);
     }
     lines

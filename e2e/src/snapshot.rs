@@ -27,13 +27,8 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 5] = [
-        Self::Deployment,
-        Self::ReplicaSet,
-        Self::GrayRollout,
-        Self::Pod,
-        Self::Event,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Deployment, Self::ReplicaSet, Self::GrayRollout, Self::Pod, Self::Event];
 
     /// apiVersion and plural.
     pub fn resource(self) -> (&'static str, &'static str) {
@@ -75,9 +70,7 @@ impl Snapshot {
 
     /// One object.
     pub fn get(&self, kind: Kind, name: &str) -> Option<&Value> {
-        self.objects
-            .get(&(kind, name.to_owned()))
-            .map(AsRef::as_ref)
+        self.objects.get(&(kind, name.to_owned())).map(AsRef::as_ref)
     }
 
     /// All objects of a kind.
@@ -114,52 +107,34 @@ impl Snapshot {
     /// The ReplicaSets that the Deployment controls, oldest first.
     pub fn replica_sets(&self, deployment: &Value) -> Vec<&Value> {
         let uid = deployment.text("/metadata/uid");
-        let mut sets: Vec<&Value> = self
-            .all(Kind::ReplicaSet)
-            .filter(|set| controller(set) == Some(uid))
-            .collect();
+        let mut sets: Vec<&Value> =
+            self.all(Kind::ReplicaSet).filter(|set| controller(set) == Some(uid)).collect();
         sets.sort_by_key(|set| {
-            (
-                set.text("/metadata/creationTimestamp"),
-                set.text("/metadata/name"),
-            )
+            (set.text("/metadata/creationTimestamp"), set.text("/metadata/name"))
         });
         sets
     }
 
     /// The ReplicaSet of the Deployment's template.
     pub fn new_set(&self, deployment: &Value) -> Option<&Value> {
-        self.replica_sets(deployment)
-            .into_iter()
-            .find(|set| same_template(set, deployment))
+        self.replica_sets(deployment).into_iter().find(|set| same_template(set, deployment))
     }
 
     /// How the pods of a Deployment are split between its template and all others.
     pub fn split(&self, deployment: &str) -> Split {
         let deployment = self.deployment(deployment);
-        let new = self
-            .new_set(deployment)
-            .map_or(0, |set| set.int("/spec/replicas"));
-        let all: i64 = self
-            .replica_sets(deployment)
-            .iter()
-            .map(|set| set.int("/spec/replicas"))
-            .sum();
-        Split {
-            new,
-            old: all - new,
-        }
+        let new = self.new_set(deployment).map_or(0, |set| set.int("/spec/replicas"));
+        let all: i64 =
+            self.replica_sets(deployment).iter().map(|set| set.int("/spec/replicas")).sum();
+        Split { new, old: all - new }
     }
 
     /// Whether every ReplicaSet of a Deployment has exactly the pods it asks for, all available.
     pub fn settled(&self, deployment: &str) -> bool {
-        self.replica_sets(self.deployment(deployment))
-            .iter()
-            .all(|set| {
-                let asked = set.int("/spec/replicas");
-                set.int("/status/replicas") == asked
-                    && set.int("/status/availableReplicas") == asked
-            })
+        self.replica_sets(self.deployment(deployment)).iter().all(|set| {
+            let asked = set.int("/spec/replicas");
+            set.int("/status/replicas") == asked && set.int("/status/availableReplicas") == asked
+        })
     }
 }
 
@@ -238,26 +213,15 @@ pub fn one_line(kind: Kind, object: &Value) -> String {
             status.int("/availableReplicas"),
             status.int("/observedGeneration"),
             object.int("/metadata/generation"),
-            object
-                .annotation("deployment.kubernetes.io/desired-replicas")
-                .unwrap_or("-"),
-            object
-                .annotation("deployment.kubernetes.io/max-replicas")
-                .unwrap_or("-"),
+            object.annotation("deployment.kubernetes.io/desired-replicas").unwrap_or("-"),
+            object.annotation("deployment.kubernetes.io/max-replicas").unwrap_or("-"),
             spec.text("/template/spec/containers/0/image"),
         ),
         Kind::GrayRollout => {
             let conditions: Vec<String> = status
                 .list("/conditions")
                 .iter()
-                .map(|c| {
-                    format!(
-                        "{}={}/{}",
-                        c.text("/type"),
-                        c.text("/status"),
-                        c.text("/reason")
-                    )
-                })
+                .map(|c| format!("{}={}/{}", c.text("/type"), c.text("/status"), c.text("/reason")))
                 .collect();
             write!(
                 line,

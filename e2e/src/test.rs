@@ -97,8 +97,7 @@ impl Test {
 
     /// Starts an operator with the shipped role, and waits until it is ready.
     pub async fn start_operator(&self) {
-        self.start_operator_with(&self.cluster.operator_kubeconfig, &[])
-            .await;
+        self.start_operator_with(&self.cluster.operator_kubeconfig, &[]).await;
     }
 
     /// The same with another kubeconfig and further arguments.
@@ -187,18 +186,13 @@ impl Test {
         self.kill_operator().await;
         let logs: String = self.operator_logs();
         flaws.extend(
-            refusals_in(&logs)
-                .first()
-                .map(|line| format!("403: the role lacks a right: {line}")),
+            refusals_in(&logs).first().map(|line| format!("403: the role lacks a right: {line}")),
         );
         if logs.contains("panicked at") {
             flaws.push("the operator panicked".into());
         }
-        let context = Context {
-            up: lock(&self.up).clone(),
-            end,
-            exempt: lock(&self.exempt).clone(),
-        };
+        let context =
+            Context { up: lock(&self.up).clone(), end, exempt: lock(&self.exempt).clone() };
         let violations = check(&self.record.history(), &context);
         flaws.extend(violations.iter().map(ToString::to_string));
         flaws
@@ -213,12 +207,7 @@ impl Test {
     }
 
     fn report(&self, flaws: &[String]) -> String {
-        report::write(
-            &self.namespace,
-            flaws,
-            &self.record.history(),
-            &self.operator_logs(),
-        )
+        report::write(&self.namespace, flaws, &self.record.history(), &self.operator_logs())
     }
 
     async fn clean_up(&self) {
@@ -234,13 +223,10 @@ impl Test {
 
 async fn catch(future: impl Future<Output = ()>) -> Result<(), String> {
     use futures::FutureExt;
-    AssertUnwindSafe(future)
-        .catch_unwind()
-        .await
-        .map_err(|panic| {
-            let text = panic.downcast_ref::<String>().cloned();
-            text.unwrap_or_else(|| "the operator did not stop".into())
-        })
+    AssertUnwindSafe(future).catch_unwind().await.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.unwrap_or_else(|| "the operator did not stop".into())
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

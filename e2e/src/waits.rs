@@ -23,23 +23,25 @@ impl Test {
         met: impl FnMut(&Snapshot) -> bool,
     ) {
         if let Err(why) = self.record.until(within, met).await {
-            panic!(
-                "waited for: {what}: {why}\n{}",
-                self.record.look(ToString::to_string)
-            );
+            panic!("waited for: {what}: {why}\n{}", self.record.look(ToString::to_string));
+        }
+    }
+
+    /// Sees to it that something stays true for a while, and fails as soon as it is not.
+    pub async fn always(&self, what: &str, during: Duration, holds: impl Fn(&Snapshot) -> bool) {
+        if self.record.until(during, |now| !holds(now)).await.is_ok() {
+            panic!("did not stay true: {what}\n{}", self.record.look(ToString::to_string));
         }
     }
 
     /// Waits until a GrayRollout's status meets a condition.
     pub async fn status(&self, name: &str, what: &str, mut met: impl FnMut(&Value) -> bool) {
-        self.until(what, |now| met(now.gr(name).at("/status")))
-            .await;
+        self.until(what, |now| met(now.gr(name).at("/status"))).await;
     }
 
     /// Waits for a phase.
     pub async fn phase(&self, name: &str, phase: &str) {
-        self.status(name, phase, |status| status.text("/phase") == phase)
-            .await;
+        self.status(name, phase, |status| status.text("/phase") == phase).await;
     }
 
     /// Waits for the phase Stalled with a reason.
@@ -67,8 +69,7 @@ impl Test {
     /// Waits until the sizes are these, whatever else.
     pub async fn split(&self, name: &str, new: i64, old: i64) {
         let what = format!("{new} new, {old} old");
-        self.until(&what, |now| now.split(name) == Split { new, old })
-            .await;
+        self.until(&what, |now| now.split(name) == Split { new, old }).await;
     }
 
     /// Waits until nothing rolls out, all pods run the Deployment's template, and the Deployment
@@ -78,10 +79,7 @@ impl Test {
             let deployment = now.deployment(name);
             let status = now.gr(name).at("/status");
             let replicas = deployment.int("/spec/replicas");
-            let all = Split {
-                new: replicas,
-                old: 0,
-            };
+            let all = Split { new: replicas, old: 0 };
             status.text("/phase") == "Completed"
                 && reason_of(status, "Ready") == "Completed"
                 && status.at("/stableRevision") == status.at("/updateRevision")
@@ -97,10 +95,7 @@ impl Test {
         self.until("rolled back", |now| {
             let deployment = now.deployment(name);
             let replicas = deployment.int("/spec/replicas");
-            let back = Split {
-                new: 0,
-                old: replicas,
-            };
+            let back = Split { new: 0, old: replicas };
             now.gr(name).text("/status/phase") == "RolledBack"
                 && now.split(name) == back
                 && now.settled(name)
@@ -111,18 +106,14 @@ impl Test {
 
     /// Waits for an event about an object of this name.
     pub async fn event(&self, name: &str, reason: &str) -> Value {
-        self.until(&format!("an event {reason}"), |now| {
-            find_event(now, name, reason).is_some()
-        })
-        .await;
-        self.record
-            .look(|now| find_event(now, name, reason).cloned().unwrap_or_default())
+        self.until(&format!("an event {reason}"), |now| find_event(now, name, reason).is_some())
+            .await;
+        self.record.look(|now| find_event(now, name, reason).cloned().unwrap_or_default())
     }
 
     /// Whether there is an event about an object of this name.
     pub fn has_event(&self, name: &str, reason: &str) -> bool {
-        self.record
-            .look(|now| find_event(now, name, reason).is_some())
+        self.record.look(|now| find_event(now, name, reason).is_some())
     }
 
     /// A GrayRollout's status now.
@@ -174,9 +165,7 @@ pub fn reason_of<'a>(status: &'a Value, condition: &str) -> &'a str {
 fn at_rest(deployment: &Value, status: &Value) -> bool {
     let paused = deployment.flag("/spec/paused");
     let original = deployment.annotation("grayrollout.dev/original");
-    let kept: Value = original
-        .and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default();
+    let kept: Value = original.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let held = match status.text("/hold") {
         "Admission" => !paused && original.is_none(),
         "Paused" => paused && original.is_some() && kept.at("/strategy").is_null(),

@@ -21,18 +21,14 @@ pub fn writer<'a>(before: Option<&Value>, after: &'a Value, changed: &[&str]) ->
     let none = Value::Null;
     let earlier = before.unwrap_or(&none).list("/metadata/managedFields");
     let touched = entries.iter().filter(|entry| {
-        !earlier
-            .iter()
-            .any(|old| same_entry(old, entry) && old.at("/time") == entry.at("/time"))
+        !earlier.iter().any(|old| same_entry(old, entry) && old.at("/time") == entry.at("/time"))
     });
     // Within one second a second write of the same manager leaves no newer time.
     newest(touched).or_else(|| newest(entries.iter()))
 }
 
 fn same_entry(one: &Value, other: &Value) -> bool {
-    ["/manager", "/operation", "/subresource"]
-        .iter()
-        .all(|field| one.at(field) == other.at(field))
+    ["/manager", "/operation", "/subresource"].iter().all(|field| one.at(field) == other.at(field))
 }
 
 fn owns(entry: &Value, path: &[&str]) -> bool {
@@ -47,9 +43,7 @@ fn owns(entry: &Value, path: &[&str]) -> bool {
 }
 
 fn newest<'a>(entries: impl Iterator<Item = &'a Value>) -> Option<&'a str> {
-    entries
-        .max_by_key(|entry| entry.text("/time"))
-        .map(|entry| entry.text("/manager"))
+    entries.max_by_key(|entry| entry.text("/time")).map(|entry| entry.text("/manager"))
 }
 
 #[cfg(test)]
@@ -73,33 +67,19 @@ mod tests {
         let size = json!({"f:spec": {"f:replicas": {}}});
         let after = object(&[
             (OPERATOR, "2026-01-01T00:00:01Z", size),
-            (
-                "kube-controller-manager",
-                "2026-01-01T00:00:02Z",
-                json!({"f:status": {}}),
-            ),
+            ("kube-controller-manager", "2026-01-01T00:00:02Z", json!({"f:status": {}})),
         ]);
         assert_eq!(writer(None, &after, &["spec", "replicas"]), Some(OPERATOR));
     }
 
     #[test]
     fn a_removed_field_is_told_by_the_time() {
-        let before = object(&[(
-            OPERATOR,
-            "2026-01-01T00:00:01Z",
-            json!({"f:spec": {"f:paused": {}}}),
-        )]);
+        let before =
+            object(&[(OPERATOR, "2026-01-01T00:00:01Z", json!({"f:spec": {"f:paused": {}}}))]);
         let after = object(&[
             (OPERATOR, "2026-01-01T00:00:01Z", json!({"f:spec": {}})),
-            (
-                "kubectl-patch",
-                "2026-01-01T00:00:01Z",
-                json!({"f:spec": {}}),
-            ),
+            ("kubectl-patch", "2026-01-01T00:00:01Z", json!({"f:spec": {}})),
         ]);
-        assert_eq!(
-            writer(Some(&before), &after, &["spec", "paused"]),
-            Some("kubectl-patch")
-        );
+        assert_eq!(writer(Some(&before), &after, &["spec", "paused"]), Some("kubectl-patch"));
     }
 }

@@ -44,10 +44,7 @@ impl<'a> Facts<'a> {
     }
 
     pub fn new_set(&self) -> Option<&'a Value> {
-        self.sets
-            .iter()
-            .find(|set| same_template(set, self.deployment))
-            .copied()
+        self.sets.iter().find(|set| same_template(set, self.deployment)).copied()
     }
 
     /// Pods asked of all revisions together.
@@ -83,9 +80,7 @@ impl<'a> Facts<'a> {
         if self.surge(replicas) > 0 {
             return asked.unwrap_or(0);
         }
-        asked
-            .unwrap_or_else(|| self.own("maxUnavailable", replicas, false))
-            .max(1)
+        asked.unwrap_or_else(|| self.own("maxUnavailable", replicas, false)).max(1)
     }
 
     /// Whether the operator leaves the sizes alone, with a reason that people are told.
@@ -93,13 +88,8 @@ impl<'a> Facts<'a> {
         self.gr.text("/status/phase") == "Stalled"
             && self.gr.list("/status/conditions").iter().any(|c| {
                 c.text("/type") == "Stalled"
-                    && [
-                        "StableLost",
-                        "TargetConflict",
-                        "UnsupportedStrategy",
-                        "InvalidTemplate",
-                    ]
-                    .contains(&c.text("/reason"))
+                    && ["StableLost", "TargetConflict", "UnsupportedStrategy", "InvalidTemplate"]
+                        .contains(&c.text("/reason"))
             })
     }
 
@@ -107,10 +97,7 @@ impl<'a> Facts<'a> {
     pub fn cap(&self, replicas: i64) -> Option<i64> {
         let status = self.gr.at("/status");
         let hash = self.new_set()?.text("/metadata/labels/pod-template-hash");
-        let first = status
-            .list("/conditions")
-            .iter()
-            .any(|c| c.text("/reason") == "FirstDeploy");
+        let first = status.list("/conditions").iter().any(|c| c.text("/reason") == "FirstDeploy");
         if !self.managed() || first || hash == status.text("/stableRevision") {
             return None;
         }

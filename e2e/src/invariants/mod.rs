@@ -144,12 +144,7 @@ pub fn check(history: &[Stored], context: &Context) -> Vec<Violation> {
         found.extend(excess.check(&step, stored.at, &tracks, context));
     }
     if let Some(stored) = history.last() {
-        let step = Step {
-            stored,
-            earlier: None,
-            before: &now,
-            after: &now,
-        };
+        let step = Step { stored, earlier: None, before: &now, after: &now };
         found.extend(excess.check(&step, context.end, &tracks, context));
     }
     found.retain(|violation| !context.exempt.contains(&violation.rule));

@@ -108,9 +108,7 @@ fn check_form(step: &Step<'_>, earlier: &Value, now: &Value) -> Vec<Violation> {
     }
     if earlier.flag("/spec/paused") {
         let facts = Facts::of(step.after, now);
-        let hash = facts
-            .new_set()
-            .map_or("", |set| set.text("/metadata/labels/pod-template-hash"));
+        let hash = facts.new_set().map_or("", |set| set.text("/metadata/labels/pod-template-hash"));
         let status = facts.gr.at("/status");
         let last = status.int("/stage") == status.int("/stages");
         if facts.managed() && hash != status.text("/stableRevision") && !last {

@@ -18,11 +18,7 @@ pub(super) fn check(step: &Step<'_>, earlier: &Tracks, tracks: &Tracks) -> Vec<V
     };
     let at = step.stored.at;
     let seen = tracks.replicas(facts.deployment, at);
-    if is > was {
-        grown(step, &facts, &seen)
-    } else {
-        shrunk(step, &facts, &seen, earlier, tracks)
-    }
+    if is > was { grown(step, &facts, &seen) } else { shrunk(step, &facts, &seen, earlier, tracks) }
 }
 
 fn grown(step: &Step<'_>, facts: &Facts<'_>, seen: &[i64]) -> Vec<Violation> {
@@ -30,9 +26,7 @@ fn grown(step: &Step<'_>, facts: &Facts<'_>, seen: &[i64]) -> Vec<Violation> {
     let set = &step.stored.object;
     let is = set.int("/spec/replicas");
     let caps = seen.iter().map(|replicas| facts.cap(*replicas));
-    let capped = caps
-        .collect::<Option<Vec<_>>>()
-        .and_then(|all| all.into_iter().max());
+    let capped = caps.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
     if let Some(cap) = capped
         && same_template(set, facts.deployment)
         && is > cap
@@ -84,19 +78,11 @@ fn shrunk(
     tracks: &Tracks,
 ) -> Vec<Violation> {
     let at = step.stored.at;
-    let total = |tracks: &Tracks| -> i64 {
-        facts
-            .sets
-            .iter()
-            .map(|set| tracks.guaranteed(set, at))
-            .sum()
-    };
+    let total =
+        |tracks: &Tracks| -> i64 { facts.sets.iter().map(|set| tracks.guaranteed(set, at)).sum() };
     let (before, after) = (total(earlier), total(tracks));
-    let floor = seen
-        .iter()
-        .map(|replicas| replicas - facts.unavailable(*replicas))
-        .min()
-        .unwrap_or(0);
+    let floor =
+        seen.iter().map(|replicas| replicas - facts.unavailable(*replicas)).min().unwrap_or(0);
     if after < before && after < floor {
         let text = format!(
             "our write left {after} pods sure to be available (of {before}) where {floor} must be"
@@ -153,11 +139,7 @@ fn exceeded(facts: &Facts<'_>, at: Duration, tracks: &Tracks) -> Option<(i64, i6
     if new <= cap || facts.left_alone() || ["RollingBack", "RolledBack"].contains(&phase) {
         return None;
     }
-    let sure: i64 = facts
-        .sets
-        .iter()
-        .map(|set| tracks.guaranteed(set, at))
-        .sum();
+    let sure: i64 = facts.sets.iter().map(|set| tracks.guaranteed(set, at)).sum();
     let floor = replicas - facts.unavailable(replicas);
     let useless = tracks.guaranteed(set, at) < new;
     (useless || sure > floor).then_some((new, cap))

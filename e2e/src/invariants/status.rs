@@ -50,11 +50,7 @@ fn forward(step: &Step<'_>, was: &Value, is: &Value) -> Vec<Violation> {
 }
 
 fn condition<'a>(status: &'a Value, kind: &str) -> &'a Value {
-    status
-        .list("/conditions")
-        .iter()
-        .find(|c| c.text("/type") == kind)
-        .unwrap_or(&Value::Null)
+    status.list("/conditions").iter().find(|c| c.text("/type") == kind).unwrap_or(&Value::Null)
 }
 
 const CONDITIONS: [&str; 4] = ["Ready", "Progressing", "AwaitingApproval", "Stalled"];
@@ -95,12 +91,9 @@ fn expected(phase: &str) -> Option<[(&'static str, &'static [&'static str]); 4]>
     const ANY: &[&str] = &[];
     Some(match phase {
         "Pending" => [("False", &["TargetNotFound"]); 4],
-        "Progressing" => [
-            ("False", &["RolloutInProgress"]),
-            ("True", MOVING),
-            ("False", MOVING),
-            ("False", ANY),
-        ],
+        "Progressing" => {
+            [("False", &["RolloutInProgress"]), ("True", MOVING), ("False", MOVING), ("False", ANY)]
+        }
         "AwaitingApproval" => [
             ("False", &["AwaitingApproval"]),
             ("False", &["AwaitingApproval"]),
@@ -108,12 +101,9 @@ fn expected(phase: &str) -> Option<[(&'static str, &'static [&'static str]); 4]>
             ("False", &["AwaitingApproval"]),
         ],
         "Paused" => [("False", &["Paused"]); 4],
-        "Stalled" => [
-            ("False", STALLED),
-            ("False", STALLED),
-            ("False", STALLED),
-            ("True", STALLED),
-        ],
+        "Stalled" => {
+            [("False", STALLED), ("False", STALLED), ("False", STALLED), ("True", STALLED)]
+        }
         "RollingBack" => [
             ("False", &["RollingBack"]),
             ("True", &["RollingBack"]),

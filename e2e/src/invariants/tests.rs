@@ -20,11 +20,7 @@ struct Story {
 
 impl Clone for Context {
     fn clone(&self) -> Self {
-        Self {
-            up: self.up.clone(),
-            end: self.end,
-            exempt: self.exempt.clone(),
-        }
+        Self { up: self.up.clone(), end: self.end, exempt: self.exempt.clone() }
     }
 }
 
@@ -56,18 +52,8 @@ impl Story {
             "conditions": conditions("AwaitingApproval"),
         });
         let gr = grayrollout("web", &[10, 50, 100]);
-        story.write(
-            Kind::GrayRollout,
-            "web",
-            USER,
-            gr.with(json!({"metadata": {"uid": "g"}})),
-        );
-        story.write(
-            Kind::GrayRollout,
-            "web",
-            OPERATOR,
-            json!({ "status": status }),
-        );
+        story.write(Kind::GrayRollout, "web", USER, gr.with(json!({"metadata": {"uid": "g"}})));
+        story.write(Kind::GrayRollout, "web", OPERATOR, json!({ "status": status }));
         story.wait(5.0);
         story
     }
@@ -162,16 +148,8 @@ fn conditions(phase: &str) -> Value {
         "AwaitingApproval" => ("False", "True", "StageReached"),
         _ => ("True", "False", "StageMoving"),
     };
-    let other = if phase == "Progressing" {
-        "StageMoving"
-    } else {
-        phase
-    };
-    let ready = if phase == "Progressing" {
-        "RolloutInProgress"
-    } else {
-        phase
-    };
+    let other = if phase == "Progressing" { "StageMoving" } else { phase };
+    let ready = if phase == "Progressing" { "RolloutInProgress" } else { phase };
     let one = |kind: &str, status: &str, reason: &str| {
         json!({"type": kind, "status": status, "reason": reason, "observedGeneration": 1,
             "lastTransitionTime": "2026-01-01T00:00:00Z", "message": "m"})
@@ -207,12 +185,9 @@ fn fields_of(patch: &Value, removed_too: bool) -> Value {
     let Value::Object(map) = patch else {
         return json!({});
     };
-    let named = map
-        .iter()
-        .filter(|(_, value)| removed_too || !value.is_null());
-    let fields: Map<String, Value> = named
-        .map(|(key, value)| (format!("f:{key}"), fields_of(value, removed_too)))
-        .collect();
+    let named = map.iter().filter(|(_, value)| removed_too || !value.is_null());
+    let fields: Map<String, Value> =
+        named.map(|(key, value)| (format!("f:{key}"), fields_of(value, removed_too))).collect();
     Value::Object(fields)
 }
 
@@ -239,12 +214,7 @@ fn a_good_rollout_breaks_nothing() {
     story.gr_status(OPERATOR, moving).wait(2.0);
     story.size("new", 4, OPERATOR).wait(2.0);
     let available = json!({"observedGeneration": 2, "replicas": 4, "availableReplicas": 4});
-    story.write(
-        Kind::ReplicaSet,
-        "new",
-        NATIVE,
-        json!({"status": available}),
-    );
+    story.write(Kind::ReplicaSet, "new", NATIVE, json!({"status": available}));
     story.wait(2.0).size("old", 6, OPERATOR).wait(2.0);
     assert_eq!(story.broken(), [""; 0]);
 }
@@ -255,14 +225,8 @@ fn s1_more_new_pods_than_approved_by_us() {
     story.size("new", 2, OPERATOR);
     assert_eq!(story.broken(), ["S1"]);
     let first = check(&story.history, &story.context).remove(0).to_string();
-    assert!(
-        first.contains("we made 2 new pods where 1 are approved"),
-        "{first}"
-    );
-    assert!(
-        first.contains("rs/new spec=1") && first.contains("rs/new spec=2"),
-        "{first}"
-    );
+    assert!(first.contains("we made 2 new pods where 1 are approved"), "{first}");
+    assert!(first.contains("rs/new spec=1") && first.contains("rs/new spec=2"), "{first}");
 }
 
 #[test]
@@ -338,11 +302,7 @@ fn s3_pods_on_their_way_out_do_not_count() {
     story.set("old", "v1", 11, NATIVE).wait(5.0);
     story.size("old", 9, OPERATOR).size("old", 11, OPERATOR);
     story.wait(5.0).size("new", 0, OPERATOR);
-    assert_eq!(
-        story.broken(),
-        ["S3"],
-        "the status of old still speaks of 11 from before"
-    );
+    assert_eq!(story.broken(), ["S3"], "the status of old still speaks of 11 from before");
 }
 
 #[test]
@@ -361,9 +321,7 @@ fn s6_peoples_fields_changed_by_us() {
     for change in [json!({"rollout": 2, "stage": 3}), Value::Null] {
         let mut story = Story::held();
         story.gr_status(USER, json!({"approval": {"rollout": 2, "stage": 2}}));
-        story
-            .wait(2.0)
-            .gr_status(OPERATOR, json!({"approval": change, "message": "x"}));
+        story.wait(2.0).gr_status(OPERATOR, json!({"approval": change, "message": "x"}));
         assert_eq!(story.broken(), ["S6"]);
     }
 }
@@ -411,24 +369,14 @@ fn s10_unpaused_or_given_back_by_halves() {
         assert_eq!(story.broken().first(), Some(&"S10"), "{patch}");
     }
     let mut story = Story::held();
-    story.write(
-        Kind::Deployment,
-        "web",
-        USER,
-        json!({"spec": {"paused": null}}),
-    );
+    story.write(Kind::Deployment, "web", USER, json!({"spec": {"paused": null}}));
     assert_eq!(story.broken(), [""; 0], "others may do as they please");
 }
 
 #[test]
 fn s11_the_number_of_replicas_written_by_us() {
     let mut story = Story::held();
-    story.write(
-        Kind::Deployment,
-        "web",
-        OPERATOR,
-        json!({"spec": {"replicas": 9}}),
-    );
+    story.write(Kind::Deployment, "web", OPERATOR, json!({"spec": {"replicas": 9}}));
     assert_eq!(story.broken(), ["S11"]);
 }
 
@@ -440,11 +388,7 @@ fn s17_completed_too_early() {
     done[1]["status"] = json!("False");
     done[2]["reason"] = json!("Completed");
     story.gr_status(OPERATOR, json!({"phase": "Completed", "conditions": done}));
-    assert_eq!(
-        story.broken(),
-        ["S17", "S17"],
-        "old pods are there, and the form is ours"
-    );
+    assert_eq!(story.broken(), ["S17", "S17"], "old pods are there, and the form is ours");
 }
 
 #[test]

@@ -22,11 +22,7 @@ impl Values {
 
     /// The values in force within the last moments.
     fn recent(&self, at: Duration) -> impl Iterator<Item = i64> {
-        let first = self
-            .0
-            .iter()
-            .rposition(|(from, _)| *from + LAG < at)
-            .unwrap_or(0);
+        let first = self.0.iter().rposition(|(from, _)| *from + LAG < at).unwrap_or(0);
         self.0[first..].iter().map(|(_, value)| *value)
     }
 }
@@ -53,19 +49,13 @@ impl Tracks {
         match stored.kind {
             Kind::ReplicaSet => {
                 let asked = object.int("/spec/replicas");
-                let track = self.sets.entry(uid).or_insert_with(|| SetTrack {
-                    least: asked,
-                    ..SetTrack::default()
-                });
+                let track = self
+                    .sets
+                    .entry(uid)
+                    .or_insert_with(|| SetTrack { least: asked, ..SetTrack::default() });
                 let current = is_current(object);
-                track.least = if current {
-                    asked
-                } else {
-                    track.least.min(asked)
-                };
-                track
-                    .available
-                    .push(stored.at, object.int("/status/availableReplicas"));
+                track.least = if current { asked } else { track.least.min(asked) };
+                track.available.push(stored.at, object.int("/status/availableReplicas"));
             }
             Kind::Deployment => {
                 let replicas = self.replicas.entry(uid).or_default();

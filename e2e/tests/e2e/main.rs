@@ -1,7 +1,25 @@
-//! x
-#[test]
-fn smoke() {
-    grayrollout_e2e::run_without_operator(async |t| {
-        t.create(&grayrollout_e2e::deployment("web", 3)).await;
-    });
-}
+//! What a user sees of GrayRollout on a real control plane.
+//!
+//! One control plane serves all tests of a run; each test has a namespace and an operator of its
+//! own. Everything that is stored meanwhile is held against the invariants when a test ends.
+
+// The tests below are functions of tests, also where they are not marked as such.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod abort;
+mod adopt;
+mod approvals;
+mod crash;
+mod deadline;
+mod delete;
+mod drift;
+mod faults;
+mod flood;
+mod manifests;
+mod pause;
+mod requests;
+mod rest;
+mod scaling;
+mod stages;
+mod supersede;
+mod zero;

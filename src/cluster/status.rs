@@ -1,0 +1,95 @@
+//! Writing the status of a GrayRollout.
+
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::{
+    apply::{Applier, path},
+    calls::CallError,
+    slim::{ObjectKey, Rollouts, Slim},
+};
+use crate::{
+    api::{FIELD_MANAGER, GrayRolloutStatus},
+    plan::Rollout,
+};
+
+/// The fields of a status that people write; the operator never does.
+const WRITTEN_BY_PEOPLE: [&str; 3] = ["approval", "abort", "retry"];
+
+impl Applier {
+    /// Writes the status of the GrayRollout as it was planned on; a newer one is a conflict.
+    /// Nothing is written where nothing changed.
+    ///
+    /// # Errors
+    ///
+    /// A [`CallError::Conflict`] means that the index now has the object as it is, and that it is
+    /// to be planned again; so it is where it is gone.
+    pub async fn write_status(
+        &self,
+        rollout: &Rollout,
+        status: &GrayRolloutStatus,
+    ) -> Result<bool, CallError> {
+        let wanted = own_part(status)?;
+        if wanted == own_part(&rollout.status)? {
+            return Ok(false);
+        }
+        let key = ObjectKey::new(&rollout.namespace, &rollout.name);
+        let body = json!({
+            "apiVersion": "grayrollout.dev/v1alpha1",
+            "kind": "GrayRollout",
+            "metadata": {
+                "namespace": rollout.namespace,
+                "name": rollout.name,
+                "uid": rollout.uid,
+                "resourceVersion": rollout.resource_version,
+            },
+            "status": wanted,
+        });
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.into()),
+            force: true,
+            ..PatchParams::default()
+        };
+        let request = path::<Rollouts>(&key).patch_subresource(
+            "status",
+            &key.name,
+            &params,
+            &Patch::Apply(&body),
+        )?;
+        match self.calls.write::<Slim<Rollouts>>(request).await {
+            Ok(slim) => {
+                self.index.put(slim);
+                Ok(true)
+            }
+            Err(error) => Err(self.look_again::<Rollouts>(&key, &rollout.uid, error).await),
+        }
+    }
+}
+
+/// The status without what people write.
+fn own_part(status: &GrayRolloutStatus) -> Result<Value, CallError> {
+    let mut value =
+        serde_json::to_value(status).map_err(|error| CallError::Transport(error.to_string()))?;
+    if let Some(map) = value.as_object_mut() {
+        map.retain(|field, _| !WRITTEN_BY_PEOPLE.contains(&field.as_str()));
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Abort, Retry, StatusApproval};
+
+    #[test]
+    fn what_people_write_is_never_sent() {
+        let status = GrayRolloutStatus {
+            rollout: Some(7),
+            approval: Some(StatusApproval { rollout: 7, stage: 2, by: Some("alice".into()) }),
+            abort: Some(Abort { rollout: 7 }),
+            retry: Some(Retry { rollout: 7 }),
+            ..GrayRolloutStatus::default()
+        };
+        assert_eq!(own_part(&status).unwrap(), json!({"rollout": 7}));
+    }
+}

@@ -1,0 +1,203 @@
+//! Everything that is counted. The gauges of single GrayRollouts are in [`super::objects`].
+
+use prometheus::{
+    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder, process_collector::ProcessCollector,
+};
+
+use crate::plan::{Event, EventKind};
+
+/// Bounds in seconds for work inside the process and single requests.
+const SHORT: &[f64] =
+    &[0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+/// Bounds in seconds for what takes minutes to days.
+const LONG: &[f64] =
+    &[1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 14400.0, 43200.0, 86400.0, 604_800.0];
+
+/// The counters, gauges and histograms of this process, in a registry of its own.
+pub struct Metrics {
+    registry: Registry,
+    rollouts: IntCounterVec,
+    approvals: IntCounterVec,
+    stage_duration: HistogramVec,
+    approval_wait: HistogramVec,
+    rollout_duration: HistogramVec,
+    drift: IntCounterVec,
+    /// Seconds of one decision with its writes; result.
+    pub reconcile_duration: HistogramVec,
+    /// Failed decisions; reason.
+    pub reconcile_errors: IntCounterVec,
+    /// Requests to the API server; verb, resource, code.
+    pub requests: IntCounterVec,
+    /// Seconds until the API server answered; verb, resource.
+    pub request_duration: HistogramVec,
+    /// Watch events; resource.
+    pub watch_events: IntCounterVec,
+    /// Watches begun anew after an error; resource.
+    pub watch_restarts: IntCounterVec,
+    /// Seconds from seeing an approval to the first ReplicaSet write.
+    pub approve_to_scale: Histogram,
+    /// Events told to people; reason, result.
+    pub events: IntCounterVec,
+    /// 1 while this process leads.
+    pub leader: IntGauge,
+}
+
+impl Metrics {
+    /// Registers everything.
+    ///
+    /// # Errors
+    ///
+    /// Fails where two metrics have the same name.
+    pub fn new() -> prometheus::Result<Self> {
+        let registry = Registry::new();
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok::<_, prometheus::Error>(metric)
+        };
+        let histogram = |name: &str, help: &str, bounds: &[f64], labels: &[&str]| {
+            let opts = HistogramOpts::new(name, help).buckets(bounds.to_vec());
+            let metric = HistogramVec::new(opts, labels)?;
+            registry.register(Box::new(metric.clone()))?;
+            Ok::<_, prometheus::Error>(metric)
+        };
+        let approve_to_scale = Histogram::with_opts(
+            HistogramOpts::new(
+                "grayrollout_approve_to_scale_seconds",
+                "Time from seeing an approval to the first ReplicaSet write.",
+            )
+            .buckets(SHORT.to_vec()),
+        )?;
+        registry.register(Box::new(approve_to_scale.clone()))?;
+        let leader = IntGauge::new("grayrollout_leader", "1 while this process leads.")?;
+        registry.register(Box::new(leader.clone()))?;
+        let build = IntGaugeVec::new(
+            Opts::new("grayrollout_build_info", "Always 1; the version is a label."),
+            &["version"],
+        )?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        registry.register(Box::new(build))?;
+        registry.register(Box::new(ProcessCollector::for_self()))?;
+
+        Ok(Self {
+            rollouts: counter(
+                "grayrollout_rollouts_total",
+                "Rollouts that ended.",
+                &["namespace", "result"],
+            )?,
+            approvals: counter(
+                "grayrollout_approvals_total",
+                "Approvals that counted, and that did not.",
+                &["namespace", "result"],
+            )?,
+            stage_duration: histogram(
+                "grayrollout_stage_duration_seconds",
+                "Time from entering a stage until all its pods were available.",
+                LONG,
+                &["namespace"],
+            )?,
+            approval_wait: histogram(
+                "grayrollout_approval_wait_seconds",
+                "Time that a stage waited for its approval.",
+                LONG,
+                &["namespace"],
+            )?,
+            rollout_duration: histogram(
+                "grayrollout_rollout_duration_seconds",
+                "Time from the start of a rollout to its end.",
+                LONG,
+                &["namespace"],
+            )?,
+            drift: counter(
+                "grayrollout_drift_corrections_total",
+                "Changes by others that were put back.",
+                &["namespace", "field"],
+            )?,
+            reconcile_duration: histogram(
+                "grayrollout_reconcile_duration_seconds",
+                "Time of one decision with its writes.",
+                SHORT,
+                &["result"],
+            )?,
+            reconcile_errors: counter(
+                "grayrollout_reconcile_errors_total",
+                "Decisions that could not be carried out.",
+                &["reason"],
+            )?,
+            requests: counter(
+                "grayrollout_api_requests_total",
+                "Requests to the API server.",
+                &["verb", "resource", "code"],
+            )?,
+            request_duration: histogram(
+                "grayrollout_api_request_duration_seconds",
+                "Time until the API server answered.",
+                SHORT,
+                &["verb", "resource"],
+            )?,
+            watch_events: counter(
+                "grayrollout_watch_events_total",
+                "Objects that came by list or watch.",
+                &["resource"],
+            )?,
+            watch_restarts: counter(
+                "grayrollout_watch_restarts_total",
+                "Watches begun anew after an error.",
+                &["resource"],
+            )?,
+            events: counter(
+                "grayrollout_events_total",
+                "Events told to people, by what became of them.",
+                &["reason", "result"],
+            )?,
+            approve_to_scale,
+            leader,
+            registry,
+        })
+    }
+
+    /// Counts what an event tells of.
+    pub fn observe(&self, namespace: &str, event: &Event) {
+        let ended = |result: &str, seconds: Option<f64>| {
+            self.rollouts.with_label_values(&[namespace, result]).inc();
+            if let Some(seconds) = seconds {
+                let histogram = self.rollout_duration.with_label_values(&[namespace]);
+                histogram.observe(seconds);
+            }
+        };
+        let approval = |result: &str| {
+            self.approvals.with_label_values(&[namespace, result]).inc();
+        };
+        match &event.kind {
+            EventKind::StageReached { after_seconds } => {
+                let histogram = self.stage_duration.with_label_values(&[namespace]);
+                histogram.observe(*after_seconds);
+            }
+            EventKind::StageApproved { waited_seconds } => {
+                approval("accepted");
+                let histogram = self.approval_wait.with_label_values(&[namespace]);
+                histogram.observe(*waited_seconds);
+            }
+            EventKind::ApprovalIgnored => approval("ignored"),
+            EventKind::RolloutSuperseded => ended("Superseded", None),
+            EventKind::RolloutCompleted { result, after_seconds }
+            | EventKind::RolledBack { result, after_seconds } => {
+                ended(result.as_str(), Some(*after_seconds))
+            }
+            EventKind::DriftCorrected { field } => {
+                self.drift.with_label_values(&[namespace, *field]).inc();
+            }
+            _ => {}
+        }
+    }
+
+    /// Everything in the text format, after `text`.
+    ///
+    /// # Errors
+    ///
+    /// Fails where a metric cannot be written.
+    pub fn encode(&self, text: &mut Vec<u8>) -> prometheus::Result<()> {
+        TextEncoder::new().encode(&self.registry.gather(), text)
+    }
+}

@@ -1,0 +1,71 @@
+//! The endpoints /metrics, /healthz and /readyz.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header},
+    response::IntoResponse,
+    routing::get,
+};
+use tokio::net::TcpListener;
+
+use super::{Health, Metrics, objects};
+use crate::cluster::index::Index;
+
+/// What the endpoints speak of.
+#[derive(Clone)]
+pub struct Status {
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// What is broken.
+    pub health: Arc<Health>,
+    /// What was seen.
+    pub index: Arc<Index>,
+}
+
+/// Answers on the listener.
+///
+/// # Errors
+///
+/// Fails where the listener does.
+pub async fn serve(listener: TcpListener, status: Status) -> std::io::Result<()> {
+    let router = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .with_state(status);
+    axum::serve(listener, router).await
+}
+
+async fn metrics(State(status): State<Status>) -> impl IntoResponse {
+    let mut text = String::new();
+    objects::encode(&status.index, &mut text);
+    let mut bytes = text.into_bytes();
+    match status.metrics.encode(&mut bytes) {
+        Ok(()) => (StatusCode::OK, [(header::CONTENT_TYPE, "text/plain; version=0.0.4")], bytes),
+        Err(error) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            [(header::CONTENT_TYPE, "text/plain")],
+            error.to_string().into_bytes(),
+        ),
+    }
+}
+
+async fn healthz(State(status): State<Status>) -> (StatusCode, String) {
+    let complaints = status.health.complaints();
+    if complaints.is_empty() {
+        (StatusCode::OK, "ok\n".to_owned())
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, complaints.join("\n") + "\n")
+    }
+}
+
+async fn readyz(State(status): State<Status>) -> (StatusCode, &'static str) {
+    if status.index.is_complete() {
+        (StatusCode::OK, "ok\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not every watch has listed yet\n")
+    }
+}
