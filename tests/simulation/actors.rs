@@ -2,8 +2,7 @@
 
 use grayrollout::{
     api::{
-        Abort, Approval, GrayRolloutStatus, IntOrPercent, OnDelete, Phase, Retry, SpecApproval,
-        StatusApproval,
+        Abort, Approval, GrayRolloutStatus, IntOrPercent, OnDelete, Phase, Retry, SpecApproval, StatusApproval,
     },
     plan::{RollingUpdate, Strategy},
 };
@@ -75,8 +74,12 @@ fn allowed(status: &GrayRolloutStatus, rollout: i64, phases: &[Phase]) -> bool {
     status.rollout == Some(rollout) && status.phase.is_some_and(|phase| phases.contains(&phase))
 }
 
-const OPEN: [Phase; 4] =
-    [Phase::Progressing, Phase::AwaitingApproval, Phase::Paused, Phase::Stalled];
+const OPEN: [Phase; 4] = [
+    Phase::Progressing,
+    Phase::AwaitingApproval,
+    Phase::Paused,
+    Phase::Stalled,
+];
 
 fn approve(world: &mut World, rollout: i64, stage: i32) {
     let status = world.status();
@@ -120,9 +123,9 @@ pub fn act(world: &mut World, act: &Act) {
         Act::Annotate(value) => world.cluster.change_deployment(|deployment| {
             deployment.annotations.insert("note".into(), value.to_string());
         }),
-        Act::RemoveAnnotations => {
-            world.cluster.change_deployment(|deployment| deployment.annotations.clear())
-        }
+        Act::RemoveAnnotations => world
+            .cluster
+            .change_deployment(|deployment| deployment.annotations.clear()),
         Act::ScaleSet(index, size) => {
             if let Some(uid) = nth_set(world, *index) {
                 world.cluster.change_replica_set(&uid, |set| set.replicas = *size);
@@ -143,8 +146,11 @@ pub fn act(world: &mut World, act: &Act) {
             let stage = *stage;
             world.change_spec(|spec| {
                 let count = i32::try_from(spec.stages.len()).unwrap_or(i32::MAX);
-                spec.approval =
-                    Some(SpecApproval { rollout, revision, stage: stage.clamp(1, count) });
+                spec.approval = Some(SpecApproval {
+                    rollout,
+                    revision,
+                    stage: stage.clamp(1, count),
+                });
             });
         }
         Act::Abort | Act::AbortStale => {

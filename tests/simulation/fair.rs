@@ -268,8 +268,8 @@ impl Sim {
     fn fault(&self) -> Option<String> {
         let (budget, deployment) = self.budget()?;
         let status = &self.world.gray.as_ref()?.status;
-        let under_way =
-            deployment.annotations.contains_key(ROLLOUT_ANNOTATION) || status.stage.is_some();
+        let under_way = deployment.annotations.contains_key(ROLLOUT_ANNOTATION)
+            || status.stage.is_some();
         if under_way && !deployment.paused {
             return Some("S10: unpaused in the middle of a rollout".into());
         }
@@ -282,7 +282,10 @@ impl Sim {
         let owned = self.world.cluster.owned(deployment);
         let new = owned.iter().find(|set| set.template == deployment.template)?;
         let cap = cap(status, deployment.replicas, budget.surge, &replica_set(new));
-        let available: i32 = owned.iter().map(|set| set.status.available.min(set.replicas)).sum();
+        let available: i32 = owned
+            .iter()
+            .map(|set| set.status.available.min(set.replicas))
+            .sum();
         // Where no pod more may go, the stable revision must come up first.
         let spare = new.replicas > new.status.available
             || available > deployment.replicas - budget.unavailable;

@@ -30,9 +30,7 @@ pub enum Step {
     /// Only time and pods go on.
     Pods(i64),
     /// The Deployment controller syncs, perhaps on a Deployment it saw before.
-    Native {
-        stale: bool,
-    },
+    Native { stale: bool },
     /// The ReplicaSet controller syncs.
     ReplicaSets,
     /// One operator's watch of one kind catches up.
@@ -52,19 +50,14 @@ pub struct History {
 
 impl fmt::Debug for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Setup { replicas, surge, unavailable, spec, start_ms, stop_ms, history_limit } =
-            &self.setup;
+        let Setup { replicas, surge, unavailable, spec, start_ms, stop_ms, history_limit } = &self.setup;
         writeln!(
             f,
             "{replicas} pods, {surge}/{unavailable}, ready after {start_ms} ms, gone after {stop_ms} \
              ms, revisionHistoryLimit {history_limit}"
         )?;
         for stage in &spec.stages {
-            writeln!(
-                f,
-                "  stage {}% soak {:?} {:?}",
-                stage.percent, stage.soak_seconds, stage.approval
-            )?;
+            writeln!(f, "  stage {}% soak {:?} {:?}", stage.percent, stage.soak_seconds, stage.approval)?;
         }
         writeln!(
             f,
@@ -105,10 +98,12 @@ fn spec() -> impl Strategy<Value = GrayRolloutSpec> {
     let first = prop_oneof![5 => Just(None), 1 => Just(Some(Approval::Required))];
     let deadline = prop_oneof![3 => Just(None), 1 => Just(Some(20))];
     let failure = prop_oneof![3 => Just(OnFailure::Pause), 1 => Just(OnFailure::Rollback)];
-    let delete =
-        prop_oneof![Just(OnDelete::Hold), Just(OnDelete::Rollback), Just(OnDelete::Promote)];
-    let all =
-        (percents(), budget, soak, first, deadline, failure, delete, prop::bool::weighted(0.2));
+    let delete = prop_oneof![
+        Just(OnDelete::Hold),
+        Just(OnDelete::Rollback),
+        Just(OnDelete::Promote)
+    ];
+    let all = (percents(), budget, soak, first, deadline, failure, delete, prop::bool::weighted(0.2));
     all.prop_map(|(percents, budget, soak, first, deadline, failure, delete, wait)| {
         let mut spec = crate::world::spec(&percents);
         spec.max_surge = budget.0.map(share);
@@ -128,8 +123,7 @@ fn spec() -> impl Strategy<Value = GrayRolloutSpec> {
 }
 
 fn setup() -> impl Strategy<Value = Setup> {
-    let replicas =
-        prop_oneof![1 => Just(0), 2 => Just(1), 1 => Just(2), 1 => Just(3), 4 => Just(10)];
+    let replicas = prop_oneof![1 => Just(0), 2 => Just(1), 1 => Just(2), 1 => Just(3), 4 => Just(10)];
     let own = prop_oneof![
         3 => Just(("25%", "25%")),
         2 => Just(("1", "0")),
@@ -245,7 +239,10 @@ fn take(sim: &mut Sim, step: &Step) -> Checked {
         }
         Step::Observe(which, kind) => sim.operators[*which].observe(&sim.world, *kind),
         Step::Pass(which, crash_after, native_between) => {
-            let mishap = Mishap { crash_after: *crash_after, native_between: *native_between };
+            let mishap = Mishap {
+                crash_after: *crash_after,
+                native_between: *native_between,
+            };
             sim.pass(*which, mishap)?;
         }
         Step::Up(up) => sim.up = *up,
@@ -317,10 +314,9 @@ fn settled(world: &World) -> Checked {
     ensure(own, || format!("L: not the user's own strategy at rest: {}", summary()))?;
     let status = world.status();
     if world.gray.is_none() {
-        return ensure(
-            deployment.annotations.keys().all(|name| !name.contains("grayrollout")),
-            || format!("L: annotations of ours are left: {}", summary()),
-        );
+        return ensure(deployment.annotations.keys().all(|name| !name.contains("grayrollout")), || {
+            format!("L: annotations of ours are left: {}", summary())
+        });
     }
     ensure(world.total() == replicas, || format!("L: not {replicas} pods at rest: {}", summary()))?;
     let size = world.size(deployment.template);
@@ -358,9 +354,7 @@ fn prove(name: &str, share: u64, step: impl Strategy<Value = Step>) {
     match outcome {
         Ok(()) => {}
         Err(TestError::Fail(why, history)) => {
-            panic!(
-                "{name}, PROVE_SEED={seed}\n{why}\n\nthe shortest history that fails so:\n{history:?}"
-            )
+            panic!("{name}, PROVE_SEED={seed}\n{why}\n\nthe shortest history that fails so:\n{history:?}")
         }
         Err(TestError::Abort(why)) => panic!("{name}, PROVE_SEED={seed}: {why}"),
     }

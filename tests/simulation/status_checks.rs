@@ -22,12 +22,14 @@ pub fn transition(snapshot: &Snapshot, plan: &Plan) -> Checked {
     let (before, after) = (&snapshot.rollout.status, &plan.status);
     conditions(before, after)?;
     ensure(after.history.len() <= MAX_HISTORY, || "a history too long".into())?;
-    ensure(after.message.as_ref().is_some_and(|text| !text.is_empty()), || {
-        "a status without a message".into()
-    })?;
-    ensure(after.observed_generation == Some(snapshot.rollout.generation), || {
-        "observedGeneration is not the generation seen".into()
-    })?;
+    ensure(
+        after.message.as_ref().is_some_and(|text| !text.is_empty()),
+        || "a status without a message".into(),
+    )?;
+    ensure(
+        after.observed_generation == Some(snapshot.rollout.generation),
+        || "observedGeneration is not the generation seen".into(),
+    )?;
     let (Ok(spec), Some(target)) = (&snapshot.rollout.spec, &snapshot.target) else {
         return Ok(());
     };
@@ -163,9 +165,10 @@ fn approved(spec: &GrayRolloutSpec, status: &GrayRolloutStatus, stage: i32) -> C
             && given.stage >= stage
     });
     let number = usize::try_from(stage).unwrap_or(0);
-    ensure(by_status || by_spec || spec.approval_of(number) == Approval::Automatic, || {
-        format!("S5: stage {stage} of rollout {:?} is entered unapproved", status.rollout)
-    })
+    ensure(
+        by_status || by_spec || spec.approval_of(number) == Approval::Automatic,
+        || format!("S5: stage {stage} of rollout {:?} is entered unapproved", status.rollout),
+    )
 }
 
 fn left(
@@ -186,9 +189,7 @@ fn left(
     let reached = if before.stage == Some(stage) { before.stage_reached_at } else { None };
     let reached = reached.or(after.stage_reached_at.filter(|_| soak == 0));
     let soaked = soak == 0
-        || reached.is_some_and(|at| {
-            snapshot.now.duration_since(at).as_millis() >= i128::from(soak) * 1000
-        });
+        || reached.is_some_and(|at| snapshot.now.duration_since(at).as_millis() >= i128::from(soak) * 1000);
     ensure(soaked, || format!("stage {stage} is left before its soak of {soak} s was over"))
 }
 

@@ -242,11 +242,9 @@ fn a_quota_shows_and_its_end_is_noticed() {
     let mut story = Story::new(&ten());
     story.act(Act::Quota(true)).act(Act::Template(2)).run(10_000);
     story.act(Act::Template(3)).run(10_000);
-    let stalled = story
-        .status()
-        .conditions
-        .iter()
-        .any(|condition| condition.reason == Reason::ReplicaFailure);
+    let stalled = story.status().conditions.iter().any(|condition| {
+        condition.reason == Reason::ReplicaFailure
+    });
     story.check(stalled, "ReplicaFailure");
     story.act(Act::Quota(false)).held_at(1).sizes(&[8, 0, 2]);
     story.act(Act::ApproveAll).completed(3);
