@@ -64,11 +64,12 @@ fn tracks<'a>(facts: &Facts<'a>, draft: &Draft) -> Vec<Track<'a>> {
     let track = |role, replica_set, want| Track { role, replica_set, want };
     let mut tracks = match draft.course {
         Course::Resting | Course::FirstDeploy => vec![track(Role::Stable, new, replicas)],
-        // The stable revision is lost: what the native controller gave to the new one stays.
+        // The stable revision is lost: what the native controller gave to the new one stays, and
+        // what someone approved of it is all there can be.
         Course::Forward if stable.is_none() => {
-            let all = facts.percent(draft.status.stage.unwrap_or(0)) >= 100;
             let size = new.map_or(0, |rs| rs.replicas.max(0));
-            vec![track(Role::Update, new, if all { replicas } else { size })]
+            let entered = draft.status.stage.is_some_and(|stage| stage > 0);
+            vec![track(Role::Update, new, if entered { replicas } else { size })]
         }
         Course::Forward => {
             let (want_new, want_old) = facts.wants(&draft.status);

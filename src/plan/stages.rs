@@ -79,14 +79,15 @@ fn enter_next(facts: &Facts<'_>, draft: &mut Draft, has_stable: bool) -> bool {
     let stage = draft.status.stage.unwrap_or(0);
     let last = facts.last_stage();
     let (approved, by) = facts.approved(&draft.status);
-    if !has_stable {
-        let all = approved >= last && stage < last;
-        if all {
-            enter(facts, draft, last, Some(&by));
-        }
-        return all;
-    }
     let next = stage + 1;
+    if !has_stable {
+        // Nothing is left to weigh the new revision against: only a person can let it go on.
+        let goes_on = approved >= next && next <= last;
+        if goes_on {
+            enter(facts, draft, approved.min(last), Some(&by));
+        }
+        return goes_on;
+    }
     let left = draft.status.stage_reached_at.is_some()
         && soaked(facts, &draft.status)
         && is_reached(facts, &draft.status)

@@ -124,7 +124,7 @@ fn stalled(facts: &Facts<'_>, standing: &Standing, status: &GrayRolloutStatus) -
     let (available, desired) = count(status.update.as_ref());
     match standing.reason {
         Reason::StableLost => format!(
-            "{place}: the ReplicaSet of the stable revision {} is gone, so there is nothing to go back to and an abort is refused; approve the last stage to finish, or set another template",
+            "{place}: the ReplicaSet of the stable revision {} is gone, so there is nothing to go back to and an abort is refused; approve a stage to go on with the new revision alone, or set another template",
             status.stable_revision.as_deref().unwrap_or("unknown"),
         ),
         Reason::ReplicaFailure => format!(
