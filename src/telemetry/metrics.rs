@@ -14,6 +14,15 @@ const SHORT: &[f64] =
 const LONG: &[f64] =
     &[1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 14400.0, 43200.0, 86400.0, 604_800.0];
 
+/// Which version this is, and what the process uses.
+fn register_process(registry: &Registry) -> prometheus::Result<()> {
+    let opts = Opts::new("grayrollout_build_info", "Always 1; the version is a label.");
+    let build = IntGaugeVec::new(opts, &["version"])?;
+    build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+    registry.register(Box::new(build))?;
+    registry.register(Box::new(ProcessCollector::for_self()))
+}
+
 /// The counters, gauges and histograms of this process, in a registry of its own.
 pub struct Metrics {
     registry: Registry,
@@ -72,13 +81,7 @@ impl Metrics {
         registry.register(Box::new(approve_to_scale.clone()))?;
         let leader = IntGauge::new("grayrollout_leader", "1 while this process leads.")?;
         registry.register(Box::new(leader.clone()))?;
-        let build = IntGaugeVec::new(
-            Opts::new("grayrollout_build_info", "Always 1; the version is a label."),
-            &["version"],
-        )?;
-        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-        registry.register(Box::new(build))?;
-        registry.register(Box::new(ProcessCollector::for_self()))?;
+        register_process(&registry)?;
 
         Ok(Self {
             rollouts: counter(
@@ -183,7 +186,7 @@ impl Metrics {
             EventKind::RolloutSuperseded => ended("Superseded", None),
             EventKind::RolloutCompleted { result, after_seconds }
             | EventKind::RolledBack { result, after_seconds } => {
-                ended(result.as_str(), Some(*after_seconds))
+                ended(result.as_str(), Some(*after_seconds));
             }
             EventKind::DriftCorrected { field } => {
                 self.drift.with_label_values(&[namespace, *field]).inc();

@@ -356,8 +356,8 @@ mod tests {
             Value::Object(map) => map
                 .iter()
                 .filter(|(key, value)| {
-                    !value.is_null()
-                        && !(path == ["metadata", "labels"] && *key == "pod-template-hash")
+                    let label = path == ["metadata", "labels"] && *key == "pod-template-hash";
+                    !value.is_null() && !label
                 })
                 .map(|(key, value)| {
                     let path = [path, &[key.as_str()]].concat();
