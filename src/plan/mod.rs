@@ -41,7 +41,7 @@ use standing::Standing;
 pub fn plan(snapshot: &Snapshot) -> Plan {
     match usable(snapshot) {
         Ok((spec, target)) => {
-            let now = snapshot.now;
+            let now = rounded(snapshot.now);
             let facts = Facts::new(now, &snapshot.rollout, spec, target, &snapshot.replica_sets);
             roll(&facts)
         }
@@ -117,7 +117,7 @@ fn blocked_plan(snapshot: &Snapshot, blocked: Blocked) -> Plan {
     let status = report::report_blocked(
         &before,
         rollout.generation,
-        snapshot.now,
+        rounded(snapshot.now),
         phase,
         blocked.reason,
         blocked.message,
@@ -292,7 +292,6 @@ fn ignored(facts: &Facts<'_>, status: &GrayRolloutStatus) -> Option<String> {
 }
 
 /// The present time as statuses carry it, in whole milliseconds.
-#[must_use]
-pub fn rounded(now: Timestamp) -> Timestamp {
+fn rounded(now: Timestamp) -> Timestamp {
     now.round(jiff::Unit::Millisecond).unwrap_or(now)
 }

@@ -146,11 +146,13 @@ fn condition(
     generation: i64,
     now: jiff::Timestamp,
 ) -> Condition {
+    // metav1.Time has whole seconds.
+    let seconds = now.round(jiff::Unit::Second).unwrap_or(now);
     let since = before
         .conditions
         .iter()
         .find(|condition| condition.type_ == type_ && condition.status == status)
-        .map_or(now, |condition| condition.last_transition_time);
+        .map_or(seconds, |condition| condition.last_transition_time);
     Condition {
         type_,
         status,
