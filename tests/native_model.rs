@@ -59,12 +59,7 @@ mod tests {
             },
             _ => Strategy::Recreate,
         };
-        assert_eq!(
-            case.strategy == "Recreate",
-            strategy == Strategy::Recreate,
-            "case {}",
-            case.id
-        );
+        assert_eq!(case.strategy == "Recreate", strategy == Strategy::Recreate, "case {}", case.id);
         let mut deployment = Deployment::of("web-uid", case.replicas, strategy, NEW);
         deployment.paused = true;
         deployment.status.replicas = case.deployment_status_replicas;
@@ -89,11 +84,7 @@ mod tests {
     fn differences(case: &Case, cluster: &Cluster) -> Vec<String> {
         let mut found = Vec::new();
         for want in &case.settled {
-            let Some(set) = cluster
-                .replica_sets
-                .iter()
-                .find(|set| set.name == want.role)
-            else {
+            let Some(set) = cluster.replica_sets.iter().find(|set| set.name == want.role) else {
                 found.push(format!("{} is gone", want.role));
                 continue;
             };
@@ -112,15 +103,10 @@ mod tests {
         if cluster.replica_sets.len() != case.settled.len() {
             found.push("another number of ReplicaSets".into());
         }
-        let observed = cluster
-            .deployment
-            .as_ref()
-            .map(|deployment| deployment.status.observed_generation);
+        let observed =
+            cluster.deployment.as_ref().map(|deployment| deployment.status.observed_generation);
         if observed != Some(case.observed) {
-            found.push(format!(
-                "observedGeneration: {}, not {observed:?}",
-                case.observed
-            ));
+            found.push(format!("observedGeneration: {}, not {observed:?}", case.observed));
         }
         found
     }

@@ -12,10 +12,7 @@ use grayrollout::plan::Strategy;
 /// Returns whether anything was written.
 pub fn sync(cluster: &mut Cluster, seen: &Deployment) -> bool {
     let before = cluster.bump();
-    let mut pass = Pass {
-        cluster,
-        deployment: seen.clone(),
-    };
+    let mut pass = Pass { cluster, deployment: seen.clone() };
     pass.run();
     pass.cluster.bump() > before + 1
 }
@@ -31,10 +28,7 @@ impl Pass<'_> {
         if self.deployment.progress_deadline_seconds.is_some()
             && self.deployment.status.says_paused != paused
         {
-            let status = DeploymentStatus {
-                says_paused: paused,
-                ..self.deployment.status.clone()
-            };
+            let status = DeploymentStatus { says_paused: paused, ..self.deployment.status.clone() };
             self.write_status(status);
         }
         if paused {
@@ -79,9 +73,7 @@ impl Pass<'_> {
     }
 
     pub fn find_new(&self) -> Option<ReplicaSet> {
-        self.sets()
-            .into_iter()
-            .find(|set| set.template == self.deployment.template)
+        self.sets().into_iter().find(|set| set.template == self.deployment.template)
     }
 
     /// The new ReplicaSet with its revision and annotations kept up; made if asked for.
@@ -156,9 +148,7 @@ impl Pass<'_> {
         };
         let mut old = self.old_sets();
         old.sort_by_key(|set| set.revision.unwrap_or(0));
-        let surplus = old
-            .len()
-            .saturating_sub(usize::try_from(limit).unwrap_or(0));
+        let surplus = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
         for set in old.iter().take(surplus) {
             let empty = set.replicas == 0
                 && set.status.replicas == 0

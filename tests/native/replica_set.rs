@@ -5,12 +5,7 @@ use super::objects::{Cluster, Pod, ReplicaSetStatus};
 /// One sync of one ReplicaSet: creates or deletes pods, and reports what was there before that, as
 /// the real one does. Returns whether anything was written.
 pub fn sync(cluster: &mut Cluster, uid: &str) -> bool {
-    let Some(set) = cluster
-        .replica_sets
-        .iter()
-        .find(|set| set.uid == uid)
-        .cloned()
-    else {
+    let Some(set) = cluster.replica_sets.iter().find(|set| set.uid == uid).cloned() else {
         return false;
     };
     let mine = |pod: &&Pod| pod.owner == uid && pod.gone_at.is_none();
@@ -42,11 +37,8 @@ pub fn sync(cluster: &mut Cluster, uid: &str) -> bool {
         }
     }
     let gone = cluster.now + cluster.stop_ms;
-    let mut victims: Vec<&mut Pod> = cluster
-        .pods
-        .iter_mut()
-        .filter(|pod| pod.owner == uid && pod.gone_at.is_none())
-        .collect();
+    let mut victims: Vec<&mut Pod> =
+        cluster.pods.iter_mut().filter(|pod| pod.owner == uid && pod.gone_at.is_none()).collect();
     victims.sort_by_key(|pod| (pod.ready, -pod.created));
     let surplus = usize::try_from(active - set.replicas).unwrap_or(0);
     for pod in victims.into_iter().take(surplus) {
@@ -82,10 +74,5 @@ pub fn kubelet(cluster: &mut Cluster) -> bool {
 
 /// When the next pod becomes ready or goes.
 pub fn next_pod_event(cluster: &Cluster) -> Option<i64> {
-    cluster
-        .pods
-        .iter()
-        .flat_map(|pod| [pod.ready_at, pod.gone_at])
-        .flatten()
-        .min()
+    cluster.pods.iter().flat_map(|pod| [pod.ready_at, pod.gone_at]).flatten().min()
 }

@@ -74,11 +74,7 @@ pub(super) fn recreate(pass: &mut Pass<'_>) {
     for set in &active {
         pass.scale_to(set, 0);
     }
-    let running = pass
-        .cluster
-        .pods
-        .iter()
-        .any(|pod| old.iter().any(|set| set.uid == pod.owner));
+    let running = pass.cluster.pods.iter().any(|pod| old.iter().any(|set| set.uid == pod.owner));
     if active.is_empty() && !running {
         if let Some(new) = pass.new_set(true)
             && new.replicas != pass.deployment.replicas

@@ -9,17 +9,10 @@ use grayrollout::plan::Strategy;
 
 pub(super) fn scale(pass: &mut Pass<'_>, new: Option<&ReplicaSet>) {
     let replicas = pass.deployment.replicas;
-    let active: Vec<ReplicaSet> = pass
-        .sets()
-        .into_iter()
-        .filter(|set| set.replicas > 0)
-        .collect();
+    let active: Vec<ReplicaSet> = pass.sets().into_iter().filter(|set| set.replicas > 0).collect();
     if active.len() <= 1 {
-        let only = active
-            .first()
-            .cloned()
-            .or_else(|| new.cloned())
-            .or_else(|| pass.old_sets().pop());
+        let only =
+            active.first().cloned().or_else(|| new.cloned()).or_else(|| pass.old_sets().pop());
         if let Some(set) = only.filter(|set| set.replicas != replicas) {
             pass.scale_to(&set, replicas);
         }
@@ -38,25 +31,18 @@ pub(super) fn scale(pass: &mut Pass<'_>, new: Option<&ReplicaSet>) {
 
 fn saturated(deployment: &Deployment, new: &ReplicaSet) -> bool {
     let replicas = deployment.replicas;
-    new.replicas == replicas
-        && new.desired == Some(replicas)
-        && new.status.available == replicas
+    new.replicas == replicas && new.desired == Some(replicas) && new.status.available == replicas
 }
 
 fn proportionally(pass: &mut Pass<'_>, mut active: Vec<ReplicaSet>) {
     let deployment = pass.deployment.clone();
-    let allowed = if deployment.replicas > 0 {
-        deployment.replicas + deployment.max_surge()
-    } else {
-        0
-    };
+    let allowed =
+        if deployment.replicas > 0 { deployment.replicas + deployment.max_surge() } else { 0 };
     let add = allowed - active.iter().map(|set| set.replicas).sum::<i32>();
     // Largest first; of equal ones the newer where pods are added, the older where removed.
     active.sort_by(|a, b| {
         let age = (a.created, &a.name).cmp(&(b.created, &b.name));
-        b.replicas
-            .cmp(&a.replicas)
-            .then(if add > 0 { age.reverse() } else { age })
+        b.replicas.cmp(&a.replicas).then(if add > 0 { age.reverse() } else { age })
     });
     let mut added = 0;
     let mut sizes = Vec::new();
@@ -79,11 +65,7 @@ fn share(deployment: &Deployment, set: &ReplicaSet, add: i32, added: i32) -> i32
         return 0;
     }
     let (fraction, left) = (fraction(deployment, set), add - added);
-    if add > 0 {
-        fraction.min(left)
-    } else {
-        fraction.max(left)
-    }
+    if add > 0 { fraction.min(left) } else { fraction.max(left) }
 }
 
 #[allow(clippy::cast_possible_truncation)] // as Go's int32(x + 0.5) does
@@ -91,10 +73,7 @@ fn fraction(deployment: &Deployment, set: &ReplicaSet) -> i32 {
     if deployment.replicas == 0 {
         return -set.replicas;
     }
-    let before = set
-        .max
-        .filter(|max| *max != 0)
-        .unwrap_or(deployment.status.replicas);
+    let before = set.max.filter(|max| *max != 0).unwrap_or(deployment.status.replicas);
     if before == 0 {
         return 0;
     }

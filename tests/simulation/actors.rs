@@ -2,7 +2,8 @@
 
 use grayrollout::{
     api::{
-        Abort, Approval, GrayRolloutStatus, IntOrPercent, OnDelete, Phase, Retry, SpecApproval, StatusApproval,
+        Abort, Approval, GrayRolloutStatus, IntOrPercent, OnDelete, Phase, Retry, SpecApproval,
+        StatusApproval,
     },
     plan::{RollingUpdate, Strategy},
 };
@@ -74,12 +75,8 @@ fn allowed(status: &GrayRolloutStatus, rollout: i64, phases: &[Phase]) -> bool {
     status.rollout == Some(rollout) && status.phase.is_some_and(|phase| phases.contains(&phase))
 }
 
-const OPEN: [Phase; 4] = [
-    Phase::Progressing,
-    Phase::AwaitingApproval,
-    Phase::Paused,
-    Phase::Stalled,
-];
+const OPEN: [Phase; 4] =
+    [Phase::Progressing, Phase::AwaitingApproval, Phase::Paused, Phase::Stalled];
 
 fn approve(world: &mut World, rollout: i64, stage: i32) {
     let status = world.status();
@@ -123,9 +120,9 @@ pub fn act(world: &mut World, act: &Act) {
         Act::Annotate(value) => world.cluster.change_deployment(|deployment| {
             deployment.annotations.insert("note".into(), value.to_string());
         }),
-        Act::RemoveAnnotations => world
-            .cluster
-            .change_deployment(|deployment| deployment.annotations.clear()),
+        Act::RemoveAnnotations => {
+            world.cluster.change_deployment(|deployment| deployment.annotations.clear())
+        }
         Act::ScaleSet(index, size) => {
             if let Some(uid) = nth_set(world, *index) {
                 world.cluster.change_replica_set(&uid, |set| set.replicas = *size);
@@ -146,11 +143,8 @@ pub fn act(world: &mut World, act: &Act) {
             let stage = *stage;
             world.change_spec(|spec| {
                 let count = i32::try_from(spec.stages.len()).unwrap_or(i32::MAX);
-                spec.approval = Some(SpecApproval {
-                    rollout,
-                    revision,
-                    stage: stage.clamp(1, count),
-                });
+                spec.approval =
+                    Some(SpecApproval { rollout, revision, stage: stage.clamp(1, count) });
             });
         }
         Act::Abort | Act::AbortStale => {
@@ -201,6 +195,7 @@ pub fn act(world: &mut World, act: &Act) {
         Act::CreateGray => {
             if world.gray.is_none() {
                 world.create_gray(spec(&[20, 60, 100]));
+                world.highest = remembered(world);
             }
         }
         Act::DeleteDeployment => {
@@ -211,13 +206,7 @@ pub fn act(world: &mut World, act: &Act) {
         Act::LoseStatus => {
             world.approved = None;
             world.change_status(|status| *status = GrayRolloutStatus::default());
-            // Where nothing holds the Deployment its annotation cannot remember the number.
-            let held = world.cluster.deployment.as_ref().is_some_and(|deployment| {
-                deployment.annotations.contains_key(grayrollout::api::ORIGINAL_ANNOTATION)
-            });
-            if !held {
-                world.highest = 0;
-            }
+            world.highest = remembered(world);
         }
         Act::Broken(template, broken) => set_broken(world, *template, *broken),
         Act::PodFails(index) => {
@@ -234,6 +223,14 @@ pub fn act(world: &mut World, act: &Act) {
         }
         Act::Quota(quota) => world.cluster.quota = *quota,
     }
+}
+
+/// The highest rollout number that the Deployment and the spec remember without a status.
+fn remembered(world: &World) -> i64 {
+    let kept = world.cluster.deployment.as_ref().and_then(|seen| target(seen).original);
+    let git = world.gray.as_ref().and_then(|gray| gray.spec.as_ref().ok()?.approval.as_ref());
+    let git = git.map_or(0, |approval| approval.rollout);
+    kept.and_then(Result::ok).map_or(0, |original| original.rollout).max(git)
 }
 
 fn own_strategy(world: &mut World, surge: &str) {

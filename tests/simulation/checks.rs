@@ -65,9 +65,8 @@ pub fn cap(status: &GrayRolloutStatus, replicas: i32, surge: i32, new: &ReplicaS
     let Some(stage) = status.stage else {
         return 0;
     };
-    let percent = usize::try_from(stage - 1)
-        .ok()
-        .and_then(|index| status.stage_percents.get(index));
+    let percent =
+        usize::try_from(stage - 1).ok().and_then(|index| status.stage_percents.get(index));
     let at_stage = percent.map_or(0, |percent| count(replicas, *percent, surge));
     let kept = status.split.map_or(0, |split| {
         let whole = split.replicas.max(1);
@@ -119,22 +118,24 @@ pub fn plan(snapshot: &Snapshot, plan: &Plan) -> Checked {
         return ensure(plan.actions.is_empty(), || "acts on a spec it cannot read".into());
     };
     // What the actions rest on must be stored before them.
-    let force = if plan.write == StatusWrite::First {
-        &plan.status
-    } else {
-        status
-    };
+    let force = if plan.write == StatusWrite::First { &plan.status } else { status };
     let budget = budget(spec, own_strategy(target), target.replicas);
     let surge = budget.map_or(0, |budget| budget.surge);
-    let mut ledger = Ledger {
-        target,
-        sets: snapshot.replica_sets.clone(),
-        touched: Vec::new(),
-        cap: Box::new(move |new| cap(force, target.replicas, surge, new)),
-        budget,
-        wait_for_termination: spec.wait_for_termination,
-        stable: force.stable_revision.as_deref(),
-    };
+    let stable = |set: &ReplicaSet| force.stable_revision.as_ref() == Some(&set.revision);
+    // With the stable revision lost there is nothing that the share could be measured against.
+    let lost = force.stage.is_some() && !snapshot.replica_sets.iter().any(stable);
+    let mut ledger =
+        Ledger {
+            target,
+            sets: snapshot.replica_sets.clone(),
+            touched: Vec::new(),
+            cap: Box::new(move |new| {
+                if lost { target.replicas } else { cap(force, target.replicas, surge, new) }
+            }),
+            budget,
+            wait_for_termination: spec.wait_for_termination,
+            stable: force.stable_revision.as_deref(),
+        };
     ledger.actions(&plan.actions)?;
     for action in &plan.actions {
         if let Action::PatchDeployment(patch) = action {
@@ -157,10 +158,7 @@ pub fn release(orphan: &Orphan, plan: &ReleasePlan) -> Checked {
         sets: orphan.replica_sets.clone(),
         touched: Vec::new(),
         cap: Box::new(|_| target.replicas),
-        budget: Some(Budget {
-            surge: own.max_surge(),
-            unavailable: own.max_unavailable(),
-        }),
+        budget: Some(Budget { surge: own.max_surge(), unavailable: own.max_unavailable() }),
         wait_for_termination: false,
         stable: original.and_then(|original| original.stable.as_deref()),
     };
@@ -189,26 +187,16 @@ impl Ledger<'_> {
                     || "S8: patches another Deployment than the one seen".into(),
                 )?,
                 Action::CreateReplicaSet { .. } => self.create(action)?,
-                Action::ScaleReplicaSet {
-                    uid,
-                    resource_version,
-                    replicas,
-                    ..
-                } => {
+                Action::ScaleReplicaSet { uid, resource_version, replicas, .. } => {
                     let index = self.find(uid, resource_version)?;
                     self.scale(index, *replicas)?;
                 }
-                Action::DeleteReplicaSet {
-                    uid,
-                    resource_version,
-                    ..
-                } => {
+                Action::DeleteReplicaSet { uid, resource_version, .. } => {
                     let index = self.find(uid, resource_version)?;
                     let set = self.sets.remove(index);
-                    ensure(
-                        set.replicas == 0 && set.current == 0 && current(&set),
-                        || format!("S9: deletes {} with pods", set.name),
-                    )?;
+                    ensure(set.replicas == 0 && set.current == 0 && current(&set), || {
+                        format!("S9: deletes {} with pods", set.name)
+                    })?;
                     ensure(self.stable != Some(set.revision.as_str()), || {
                         format!("S9: deletes the stable {}", set.name)
                     })?;
@@ -233,19 +221,15 @@ impl Ledger<'_> {
     }
 
     fn create(&mut self, action: &Action) -> Checked {
-        let Action::CreateReplicaSet {
-            template, replicas, ..
-        } = action
-        else {
+        let Action::CreateReplicaSet { template, replicas, .. } = action else {
             return Ok(());
         };
         ensure(*template == self.target.template, || {
             "creates a ReplicaSet of another template".into()
         })?;
-        ensure(
-            !self.sets.iter().any(|set| set.template == *template),
-            || "S7: creates a second ReplicaSet of one template".into(),
-        )?;
+        ensure(!self.sets.iter().any(|set| set.template == *template), || {
+            "S7: creates a second ReplicaSet of one template".into()
+        })?;
         self.sets.push(ReplicaSet {
             name: format!("{NAME}-{}", template.short()),
             uid: "created".into(),
@@ -341,12 +325,10 @@ impl Ledger<'_> {
 fn form(target: &Target, ledger: &Ledger<'_>, patch: &DeploymentPatch, managed: bool) -> Checked {
     let strategy = patch.strategy.as_ref().unwrap_or(&target.strategy);
     let paused = patch.paused.unwrap_or(target.paused);
-    let restores = patch.original == AnnotationChange::Remove
-        || patch.rollout == AnnotationChange::Remove;
+    let restores =
+        patch.original == AnnotationChange::Remove || patch.rollout == AnnotationChange::Remove;
     if restores {
-        ensure(strategy == own_strategy(target), || {
-            format!("S10: gives back with {strategy:?}")
-        })?;
+        ensure(strategy == own_strategy(target), || format!("S10: gives back with {strategy:?}"))?;
     }
     if let AnnotationChange::Set(set) = &patch.original
         && let Some(kept) = &set.strategy
@@ -359,8 +341,11 @@ fn form(target: &Target, ledger: &Ledger<'_>, patch: &DeploymentPatch, managed: 
         "S10: unpaused while Recreate stands".into()
     })?;
     if managed && !paused && target.paused {
+        let named = |name: &String| ledger.sets.iter().find(|set| set.name == *name);
+        let put_back = patch.template_of.as_ref().and_then(named);
+        let template = put_back.map_or(target.template, |set| set.template);
         let out = ledger.sets.iter().all(|set| {
-            let wanted = if set.template == target.template { target.replicas } else { 0 };
+            let wanted = if set.template == template { target.replicas } else { 0 };
             set.replicas == wanted
         });
         ensure(out, || "S10: unpauses a template that is not fully out".into())?;
@@ -393,7 +378,10 @@ pub fn idempotent(snapshot: &Snapshot, plan: &Plan) -> Checked {
         let had_actions = has_actions;
         next = planned(&state);
         ensure(had_actions || next.actions.is_empty(), || {
-            format!("S13: actions that rest on nothing but a status:\n{story}{}", describe::plan(&next))
+            format!(
+                "S13: actions that rest on nothing but a status:\n{story}{}",
+                describe::plan(&next)
+            )
         })?;
     }
     Err(format!("S13: plans in a row that never end:\n{story}"))
@@ -437,6 +425,9 @@ pub fn native_stays_put(world: &World) -> Checked {
     }
     let (before, after) = (sizes(&world.cluster), sizes(&trial));
     ensure(before == after, || {
-        format!("S16: the native controller goes on from {before:?} to {after:?}: {}", world.summary())
+        format!(
+            "S16: the native controller goes on from {before:?} to {after:?}: {}",
+            world.summary()
+        )
     })
 }

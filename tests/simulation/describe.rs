@@ -67,7 +67,9 @@ pub fn status(status: &GrayRolloutStatus) -> String {
     let conditions: Vec<_> = status
         .conditions
         .iter()
-        .map(|condition| format!("{:?}={:?}/{:?}", condition.type_, condition.status, condition.reason))
+        .map(|condition| {
+            format!("{:?}={:?}/{:?}", condition.type_, condition.status, condition.reason)
+        })
         .collect();
     format!(
         "{:?} rollout {:?} stage {:?} of {:?} split {:?} reached {:?} progress {:?} stable {:?} \
@@ -96,7 +98,9 @@ pub fn snapshot(snapshot: &Snapshot) -> String {
         let stages: Vec<_> = spec
             .stages
             .iter()
-            .map(|stage| format!("{}%/{:?}/{:?}", stage.percent, stage.soak_seconds, stage.approval))
+            .map(|stage| {
+                format!("{}%/{:?}/{:?}", stage.percent, stage.soak_seconds, stage.approval)
+            })
             .collect();
         let _ = writeln!(
             text,
@@ -140,19 +144,12 @@ fn action(action: &Action) -> String {
             patch.rollout,
             patch.template_of,
         ),
-        Action::CreateReplicaSet {
-            template: of,
-            replicas,
-            desired,
-            max,
-        } => format!("create {} with {replicas}, {desired:?}/{max:?}", template(*of)),
-        Action::ScaleReplicaSet {
-            name,
-            replicas,
-            desired,
-            max,
-            ..
-        } => format!("scale {name} to {replicas}, {desired:?}/{max:?}"),
+        Action::CreateReplicaSet { template: of, replicas, desired, max } => {
+            format!("create {} with {replicas}, {desired:?}/{max:?}", template(*of))
+        }
+        Action::ScaleReplicaSet { name, replicas, desired, max, .. } => {
+            format!("scale {name} to {replicas}, {desired:?}/{max:?}")
+        }
         Action::DeleteReplicaSet { name, .. } => format!("delete {name}"),
     }
 }

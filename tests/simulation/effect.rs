@@ -26,12 +26,7 @@ fn act(after: &mut Snapshot, action: &Action) {
                 apply_patch(target, sets, patch);
             }
         }
-        Action::CreateReplicaSet {
-            template,
-            replicas,
-            desired,
-            max,
-        } => sets.push(ReplicaSet {
+        Action::CreateReplicaSet { template, replicas, desired, max } => sets.push(ReplicaSet {
             name: format!("{NAME}-{}", template.short()),
             uid: "created".into(),
             owner_uid: after.target.as_ref().map_or_else(String::new, |t| t.uid.clone()),
@@ -50,13 +45,7 @@ fn act(after: &mut Snapshot, action: &Action) {
             terminating: 0,
             failure: None,
         }),
-        Action::ScaleReplicaSet {
-            uid,
-            replicas,
-            desired,
-            max,
-            ..
-        } => {
+        Action::ScaleReplicaSet { uid, replicas, desired, max, .. } => {
             if let Some(set) = sets.iter_mut().find(|set| set.uid == *uid) {
                 set.generation += i64::from(set.replicas != *replicas);
                 set.resource_version.push('+');

@@ -9,7 +9,7 @@ use crate::{
     actors::{Act, act},
     checks::{Budget, budget, cap, ensure, own_strategy},
     native::{self, kubelet, next_pod_event, sync_deployment, sync_replica_set},
-    operator::{End, Mishap, Operator},
+    operator::{End, Kind, Mishap, Operator},
     world::{Checked, Setup, World, replica_set, target},
 };
 
@@ -47,6 +47,8 @@ impl Sim {
         sim.world.create_gray(setup.spec.clone());
         let start = sim.fair(3000);
         sim.tell(start);
+        // A process plans once every watch has listed.
+        sim.operators[1].observe_all(&sim.world);
         sim.world.writes = crate::world::Writes::default();
         sim
     }
@@ -228,6 +230,12 @@ impl Sim {
         Ok(outcome.writes > 0)
     }
 
+    /// One watch of an operator catches up; what it saw is planned for in the next fair round.
+    pub fn observe(&mut self, index: usize, kind: Kind) {
+        self.operators[index].observe(&self.world, kind);
+        self.next_pass = Some(self.world.cluster.now);
+    }
+
     /// One pass of an operator on what it has seen so far.
     pub fn pass(&mut self, index: usize, mishap: Mishap) -> Checked {
         self.operators[index].pass(&mut self.world, mishap)?;
@@ -268,8 +276,8 @@ impl Sim {
     fn fault(&self) -> Option<String> {
         let (budget, deployment) = self.budget()?;
         let status = &self.world.gray.as_ref()?.status;
-        let under_way = deployment.annotations.contains_key(ROLLOUT_ANNOTATION)
-            || status.stage.is_some();
+        let under_way =
+            deployment.annotations.contains_key(ROLLOUT_ANNOTATION) || status.stage.is_some();
         if under_way && !deployment.paused {
             return Some("S10: unpaused in the middle of a rollout".into());
         }
@@ -282,10 +290,7 @@ impl Sim {
         let owned = self.world.cluster.owned(deployment);
         let new = owned.iter().find(|set| set.template == deployment.template)?;
         let cap = cap(status, deployment.replicas, budget.surge, &replica_set(new));
-        let available: i32 = owned
-            .iter()
-            .map(|set| set.status.available.min(set.replicas))
-            .sum();
+        let available: i32 = owned.iter().map(|set| set.status.available.min(set.replicas)).sum();
         // Where no pod more may go, the stable revision must come up first.
         let spare = new.replicas > new.status.available
             || available > deployment.replicas - budget.unavailable;

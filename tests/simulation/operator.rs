@@ -109,22 +109,14 @@ impl Operator {
 
     fn controlled(&self) -> Vec<grayrollout::plan::ReplicaSet> {
         let uid = self.deployment.as_ref().map(|deployment| &deployment.uid);
-        self.sets
-            .iter()
-            .filter(|set| Some(&set.owner_uid) == uid)
-            .map(replica_set)
-            .collect()
+        self.sets.iter().filter(|set| Some(&set.owner_uid) == uid).map(replica_set).collect()
     }
 
     fn orphan(&self, now: i64) -> Option<Orphan> {
         let deployment = self.deployment.as_ref()?;
         let target = target(deployment);
         target.original.as_ref()?;
-        Some(Orphan {
-            now: time(now),
-            target,
-            replica_sets: self.controlled(),
-        })
+        Some(Orphan { now: time(now), target, replica_sets: self.controlled() })
     }
 
     /// One pass on what the cache holds.
@@ -147,12 +139,7 @@ impl Operator {
                 requeue_after: plan.requeue_after,
             }
         } else {
-            Outcome {
-                end: End::Done,
-                writes: 0,
-                idle: true,
-                requeue_after: None,
-            }
+            Outcome { end: End::Done, writes: 0, idle: true, requeue_after: None }
         };
         if outcome.end == End::Crashed {
             world.say("operator: crashes");
@@ -176,10 +163,13 @@ impl Operator {
         checks::plan(snapshot, &plan).map_err(fail)?;
         status_checks::transition(snapshot, &plan).map_err(fail)?;
         if self.gray == world.gray && self.deployment == world.cluster.deployment {
+            status_checks::forget_deleted(world);
             status_checks::known(world, snapshot, &plan).map_err(fail)?;
         }
         checks::idempotent(snapshot, &plan).map_err(fail)?;
-        let calm = self.is_current(world) && checks::native_is_settled(world);
+        // What someone else unpaused a moment ago may take a few passes to be put right.
+        let paused = snapshot.target.as_ref().is_none_or(|target| target.paused);
+        let calm = paused && self.is_current(world) && checks::native_is_settled(world);
         let mut requeue_after = plan.requeue_after;
         let mut write = plan.write;
         if write == StatusWrite::Soon {
@@ -223,11 +213,7 @@ impl Operator {
 
 impl<'a> Pass<'a> {
     fn new(world: &'a mut World, mishap: Mishap) -> Self {
-        Self {
-            world,
-            mishap,
-            writes: 0,
-        }
+        Self { world, mishap, writes: 0 }
     }
 
     fn events(&mut self, events: &[Event]) {
@@ -307,22 +293,12 @@ impl<'a> Pass<'a> {
     fn action(&mut self, operator: &mut Operator, action: &Action) -> End {
         let done = match action {
             Action::PatchDeployment(patch) => self.patch(patch),
-            Action::CreateReplicaSet {
-                template,
-                replicas,
-                desired,
-                max,
-            } => self.create(operator, template.short(), (*replicas, *desired, *max), |t| {
-                hash(t) == *template
-            }),
-            Action::ScaleReplicaSet {
-                name,
-                uid,
-                resource_version,
-                replicas,
-                desired,
-                max,
-            } => {
+            Action::CreateReplicaSet { template, replicas, desired, max } => {
+                self.create(operator, template.short(), (*replicas, *desired, *max), |t| {
+                    hash(t) == *template
+                })
+            }
+            Action::ScaleReplicaSet { name, uid, resource_version, replicas, desired, max } => {
                 let line = format!("operator: scales {} to {replicas}", self.label(name));
                 self.replica_set(name, uid, resource_version, |world| {
                     world.cluster.change_replica_set(uid, |set| {
@@ -333,11 +309,7 @@ impl<'a> Pass<'a> {
                     world.say(&line);
                 })
             }
-            Action::DeleteReplicaSet {
-                name,
-                uid,
-                resource_version,
-            } => {
+            Action::DeleteReplicaSet { name, uid, resource_version } => {
                 let line = format!("operator: deletes {}", self.label(name));
                 self.replica_set(name, uid, resource_version, |world| {
                     world.cluster.delete_replica_set(uid);
@@ -458,7 +430,8 @@ fn changed_fields(before: &GrayRolloutStatus, after: &GrayRolloutStatus) -> Stri
     let fields = |status| serde_json::to_value(status).expect("a status");
     let (before, after) = (fields(before), fields(after));
     let names = after.as_object().into_iter().flat_map(|map| map.keys());
-    let changed: Vec<_> = names.filter(|name| before.get(name) != after.get(name)).cloned().collect();
+    let changed: Vec<_> =
+        names.filter(|name| before.get(name) != after.get(name)).cloned().collect();
     changed.join(" ")
 }
 

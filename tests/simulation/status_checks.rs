@@ -22,14 +22,12 @@ pub fn transition(snapshot: &Snapshot, plan: &Plan) -> Checked {
     let (before, after) = (&snapshot.rollout.status, &plan.status);
     conditions(before, after)?;
     ensure(after.history.len() <= MAX_HISTORY, || "a history too long".into())?;
-    ensure(
-        after.message.as_ref().is_some_and(|text| !text.is_empty()),
-        || "a status without a message".into(),
-    )?;
-    ensure(
-        after.observed_generation == Some(snapshot.rollout.generation),
-        || "observedGeneration is not the generation seen".into(),
-    )?;
+    ensure(after.message.as_ref().is_some_and(|text| !text.is_empty()), || {
+        "a status without a message".into()
+    })?;
+    ensure(after.observed_generation == Some(snapshot.rollout.generation), || {
+        "observedGeneration is not the generation seen".into()
+    })?;
     let (Ok(spec), Some(target)) = (&snapshot.rollout.spec, &snapshot.target) else {
         return Ok(());
     };
@@ -45,8 +43,8 @@ pub fn transition(snapshot: &Snapshot, plan: &Plan) -> Checked {
     entered(snapshot, spec, target, after)?;
     ended(snapshot, target, after)?;
     if after.phase == Some(Phase::Completed) && before.phase != Some(Phase::Completed) {
-        // At first sight there is nothing to complete: what is there is taken for what it is.
-        let first_sight = !same_target || before.phase.is_none();
+        // Where nothing was rolling out there is nothing to give back: it is taken for what it is.
+        let first_sight = !same_target || before.stage.is_none();
         let actions_first = plan.write != StatusWrite::First || plan.actions.is_empty();
         ensure(actions_first || first_sight, || {
             "S17: Completed before the writes that complete it".into()
@@ -165,10 +163,9 @@ fn approved(spec: &GrayRolloutSpec, status: &GrayRolloutStatus, stage: i32) -> C
             && given.stage >= stage
     });
     let number = usize::try_from(stage).unwrap_or(0);
-    ensure(
-        by_status || by_spec || spec.approval_of(number) == Approval::Automatic,
-        || format!("S5: stage {stage} of rollout {:?} is entered unapproved", status.rollout),
-    )
+    ensure(by_status || by_spec || spec.approval_of(number) == Approval::Automatic, || {
+        format!("S5: stage {stage} of rollout {:?} is entered unapproved", status.rollout)
+    })
 }
 
 fn left(
@@ -179,6 +176,11 @@ fn left(
     stage: i32,
 ) -> Checked {
     let before = &snapshot.rollout.status;
+    let mut sets = snapshot.replica_sets.iter();
+    if !sets.any(|set| before.stable_revision.as_ref() == Some(&set.revision)) {
+        // With the stable revision lost everything is new already.
+        return Ok(());
+    }
     let index = usize::try_from(stage - 1).unwrap_or(usize::MAX);
     let given = spec.stages.get(index).ok_or("a stage that does not exist is left")?;
     let surge = budget(spec, own_strategy(target), target.replicas).map_or(0, |b| b.surge);
@@ -189,7 +191,9 @@ fn left(
     let reached = if before.stage == Some(stage) { before.stage_reached_at } else { None };
     let reached = reached.or(after.stage_reached_at.filter(|_| soak == 0));
     let soaked = soak == 0
-        || reached.is_some_and(|at| snapshot.now.duration_since(at).as_millis() >= i128::from(soak) * 1000);
+        || reached.is_some_and(|at| {
+            snapshot.now.duration_since(at).as_millis() >= i128::from(soak) * 1000
+        });
     ensure(soaked, || format!("stage {stage} is left before its soak of {soak} s was over"))
 }
 
@@ -207,7 +211,9 @@ fn begun(
         "a rollout that begins with other stages than the spec's".into()
     })?;
     let new_template = before.template_hash != Some(target.template.to_string());
-    let known = before.target_uid.as_ref() == Some(&target.uid) && before.stable_revision.is_some();
+    let stable = |set: &ReplicaSet| before.stable_revision.as_ref() == Some(&set.revision);
+    let known =
+        before.target_uid.as_ref() == Some(&target.uid) && snapshot.replica_sets.iter().any(stable);
     let edited = known
         && before.stage.is_some()
         && !new_template
@@ -292,7 +298,8 @@ fn completed(after: &Snapshot, first_sight: bool) -> Checked {
         .filter(|set| Some(&set.uid) != new.map(|new| &new.uid))
         .map(|set| set.replicas)
         .sum();
-    ensure(size == target.replicas && old == 0, || {
+    // At first sight rule 1 may still have to bring the only active one to spec.replicas.
+    ensure((size == target.replicas || first_sight) && old == 0, || {
         format!("S17: Completed with {size} new and {old} old pods of {}", target.replicas)
     })?;
     ensure(ready == target.replicas || first_sight, || {
@@ -328,6 +335,12 @@ pub fn known(world: &World, snapshot: &Snapshot, plan: &Plan) -> Checked {
         })?;
     }
     Ok(())
+}
+
+/// Where the ReplicaSet of the approved template was deleted, whatever runs is as good.
+pub fn forget_deleted(world: &mut World) {
+    let sets = &world.cluster.replica_sets;
+    world.approved = world.approved.filter(|of| sets.iter().any(|set| set.template == *of));
 }
 
 /// Remembers what a stored status means for later ones.

@@ -112,8 +112,7 @@ impl Setup {
 
 /// A number of pods or a percentage.
 pub fn share(text: &str) -> IntOrPercent {
-    text.parse()
-        .map_or_else(|_| IntOrPercent::Percent(text.into()), IntOrPercent::Count)
+    text.parse().map_or_else(|_| IntOrPercent::Percent(text.into()), IntOrPercent::Count)
 }
 
 /// A spec with these stages and defaults elsewhere.
@@ -139,11 +138,7 @@ pub fn spec(percents: &[i32]) -> GrayRolloutSpec {
 pub fn stages(percents: &[i32]) -> Vec<Stage> {
     percents
         .iter()
-        .map(|percent| Stage {
-            percent: *percent,
-            soak_seconds: None,
-            approval: None,
-        })
+        .map(|percent| Stage { percent: *percent, soak_seconds: None, approval: None })
         .collect()
 }
 
@@ -222,10 +217,7 @@ impl World {
     }
 
     pub fn status(&self) -> GrayRolloutStatus {
-        self.gray
-            .as_ref()
-            .map(|gray| gray.status.clone())
-            .unwrap_or_default()
+        self.gray.as_ref().map(|gray| gray.status.clone()).unwrap_or_default()
     }
 
     pub fn deployment(&self) -> &Deployment {
@@ -320,10 +312,9 @@ fn seconds(millis: i64) -> f64 {
 
 pub fn strategy_text(strategy: &Strategy) -> String {
     match strategy {
-        Strategy::RollingUpdate { rolling_update } => format!(
-            "RollingUpdate {}/{}",
-            rolling_update.max_surge, rolling_update.max_unavailable
-        ),
+        Strategy::RollingUpdate { rolling_update } => {
+            format!("RollingUpdate {}/{}", rolling_update.max_surge, rolling_update.max_unavailable)
+        }
         Strategy::Recreate => "Recreate".into(),
         Strategy::Other => "Other".into(),
     }

@@ -35,7 +35,8 @@ fn clean(setup: &Setup) {
 
 #[test]
 fn ten_pods_roll_out_with_each_surge() {
-    for (surge, unavailable) in [("1", "0"), ("25%", "25%"), ("0", "1"), ("0", "3"), ("100%", "0")] {
+    for (surge, unavailable) in [("1", "0"), ("25%", "25%"), ("0", "1"), ("0", "3"), ("100%", "0")]
+    {
         clean(&Setup::new(&[10, 50, 100]).surge(surge, unavailable));
     }
 }
@@ -174,10 +175,10 @@ fn a_third_template_supersedes_and_the_second_goes_first() {
             story.approve().held_at(2);
         }
         let number = story.status().rollout.unwrap_or(0);
-        story.act(Act::Template(3)).until_that("the next rollout", |world| {
-            world.status().rollout == Some(number + 1)
-        });
-        story.held_at(1).sizes(&[8, 0, 2]);
+        story
+            .act(Act::Template(3))
+            .until_that("the next rollout", |world| world.status().rollout == Some(number + 1));
+        story.held_at(1).run(20_000).sizes(&[8, 0, 2]);
         let status = story.status();
         story.check(
             status.history.first().map(|entry| entry.result) == Some(HistoryResult::Superseded),
@@ -196,5 +197,8 @@ fn a_rollout_of_four_stages_stays_within_fifty_writes() {
     }
     story.until(Phase::Completed).run(3000);
     let writes = story.world().writes;
-    story.check(writes.total() <= 50, &format!("at most 50 writes, not {} of {writes:?}", writes.total()));
+    story.check(
+        writes.total() <= 50,
+        &format!("at most 50 writes, not {} of {writes:?}", writes.total()),
+    );
 }

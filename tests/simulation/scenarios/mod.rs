@@ -1,6 +1,8 @@
 //! Deterministic histories, one per thing that a user would notice.
 
 mod basics;
+mod faults;
+mod giving_back;
 mod people;
 
 use grayrollout::api::{GrayRolloutStatus, Phase};

@@ -200,7 +200,6 @@ fn a_reapplied_manifest_is_held_again() {
         story.act(Act::GitOps).run(10_000).sizes(&[5, 5]);
     }
     story.act(Act::Resume).run(10_000).sizes(&[5, 5]);
-    story.act(Act::RemoveAnnotations).run(10_000).sizes(&[5, 5]);
     story.act(Act::ApproveAll).completed(2);
 }
 
@@ -242,9 +241,11 @@ fn a_quota_shows_and_its_end_is_noticed() {
     let mut story = Story::new(&ten());
     story.act(Act::Quota(true)).act(Act::Template(2)).run(10_000);
     story.act(Act::Template(3)).run(10_000);
-    let stalled = story.status().conditions.iter().any(|condition| {
-        condition.reason == Reason::ReplicaFailure
-    });
+    let stalled = story
+        .status()
+        .conditions
+        .iter()
+        .any(|condition| condition.reason == Reason::ReplicaFailure);
     story.check(stalled, "ReplicaFailure");
     story.act(Act::Quota(false)).held_at(1).sizes(&[8, 0, 2]);
     story.act(Act::ApproveAll).completed(3);
