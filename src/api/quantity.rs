@@ -36,7 +36,7 @@ impl IntOrPercent {
         let count = match self {
             Self::Count(count) => i64::from(*count),
             Self::Percent(text) => {
-                let percent: i64 = text.strip_suffix('%')?.parse().ok()?;
+                let percent = i64::from(text.strip_suffix('%')?.parse::<u32>().ok()?);
                 percent.checked_mul(i64::from(replicas))?.checked_add(add)? / 100
             }
         };

@@ -44,9 +44,13 @@ impl Draft {
     }
 }
 
+/// The highest number of a stage; a status can be written by hand.
+const MOST: i32 = 20;
+
 /// Decides the course.
 pub fn decide(facts: &Facts<'_>) -> Draft {
-    let status = facts.rollout.status.clone();
+    let mut status = facts.rollout.status.clone();
+    status.stage = status.stage.map(|stage| stage.clamp(0, MOST));
     let known = status.target_uid.as_deref() == Some(&facts.target.uid);
     let mut draft = Draft { status, course: Course::Resting, events: Vec::new() };
     if !known || draft.status.stable_revision.is_none() {
@@ -135,11 +139,12 @@ fn forget(status: &mut GrayRolloutStatus, facts: &Facts<'_>) {
 }
 
 /// Keeps a split that was there before: never fewer new pods, at the last stage that holds at
-/// most as many, going on by approval.
+/// most as many, going on by approval. The last old pods are nobody's to take without one, so it
+/// is never the stage of 100%.
 fn take_over(facts: &Facts<'_>, draft: &mut Draft, new: Option<&ReplicaSet>) {
     let replicas = facts.replicas();
     let update = new.map_or(0, |rs| rs.replicas.clamp(0, replicas));
-    let stage = (1..=facts.last_stage())
+    let stage = (1..facts.last_stage())
         .rev()
         .find(|stage| {
             let pods = share::new_pods(replicas, facts.percent(*stage), facts.bounds.surge);
@@ -147,7 +152,7 @@ fn take_over(facts: &Facts<'_>, draft: &mut Draft, new: Option<&ReplicaSet>) {
         })
         .unwrap_or(0);
     draft.status.stage = Some(stage);
-    draft.status.split = (facts.percent(stage) < 100).then_some(Split { replicas, update });
+    draft.status.split = Some(Split { replicas, update });
 }
 
 fn resting(facts: &Facts<'_>, mut draft: Draft) -> Draft {

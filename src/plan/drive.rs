@@ -50,7 +50,11 @@ pub struct Moves {
 pub fn sizes<'a>(facts: &Facts<'a>, draft: &Draft) -> Sizes<'a> {
     let tracks = tracks(facts, draft);
     let terminating = facts.spec.wait_for_termination.then(|| {
-        facts.replica_sets.iter().fold(0_i32, |sum, rs| sum.saturating_add(rs.terminating.max(0)))
+        facts.replica_sets.iter().fold(0_i32, |sum, rs| {
+            // One that is empty by now may still have pods that are about to end.
+            let ending = if rs.replicas > 0 { 0 } else { rs.current.max(0) };
+            sum.saturating_add(rs.terminating.max(0)).saturating_add(ending)
+        })
     });
     let room = Room { replicas: facts.replicas(), bounds: facts.bounds, terminating };
     let batch = if settles_natively(&tracks) { Vec::new() } else { pace::pace(&tracks, room) };
@@ -129,7 +133,8 @@ fn leftovers<'a>(facts: &Facts<'a>, draft: &Draft) -> Vec<&'a ReplicaSet> {
 
 /// What to write now.
 pub fn drive(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>, standing: &Standing) -> Moves {
-    if draft.course == Course::FirstDeploy && facts.new_replica_set().is_none() {
+    let none = facts.new_replica_set().is_none() && facts.active_besides(None).next().is_none();
+    if draft.course == Course::FirstDeploy && none {
         return first_pods(facts);
     }
     let mut moves = Moves::default();

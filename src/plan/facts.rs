@@ -171,8 +171,9 @@ impl<'a> Facts<'a> {
         match status.split {
             Some(split) => {
                 let new = share::scaled_split(split, replicas, surge);
-                let old = share::old_pods(replicas, new, split.update >= split.replicas);
-                (new, old)
+                let old = share::old_pods(replicas, new, percent >= 100);
+                // However full the split, no old pod is the last before 100% is approved.
+                (new, if percent < 100 { old.max(replicas.min(1)) } else { old })
             }
             None if status.stage.unwrap_or(0) <= 0 => (0, replicas),
             None => {

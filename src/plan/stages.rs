@@ -79,7 +79,7 @@ fn enter_next(facts: &Facts<'_>, draft: &mut Draft, has_stable: bool) -> bool {
     let stage = draft.status.stage.unwrap_or(0);
     let last = facts.last_stage();
     let (approved, by) = facts.approved(&draft.status);
-    let next = stage + 1;
+    let next = stage.saturating_add(1);
     if !has_stable {
         // Nothing is left to weigh the new revision against: only a person can let it go on.
         let goes_on = approved >= next && next <= last;
@@ -146,7 +146,7 @@ fn watch_reach(facts: &Facts<'_>, draft: &mut Draft) {
 fn tell_reached(facts: &Facts<'_>, draft: &mut Draft) {
     let stage = draft.status.stage.unwrap_or(0);
     let soak = facts.soak_seconds(stage);
-    let next = stage + 1;
+    let next = stage.saturating_add(1);
     let goes_on = next <= facts.last_stage()
         && (facts.approved(&draft.status).0 >= next
             || facts.is_automatic(next) && draft.status.split.is_none());

@@ -8,6 +8,7 @@ use super::{
     ReplicaSet,
     course::{Course, Draft},
     facts::Facts,
+    form::Form,
     stages,
 };
 use crate::api::{GrayRolloutStatus, Phase, Progress, Reason};
@@ -97,7 +98,12 @@ pub fn stand(facts: &Facts<'_>, draft: &Draft) -> Standing {
         Course::FirstDeploy if expects_movement(facts, draft) => {
             moving(facts, draft, Reason::FirstDeploy)
         }
-        Course::Resting | Course::FirstDeploy => Standing::new(Phase::Completed, Reason::Completed),
+        Course::Resting | Course::FirstDeploy if is_at_rest(facts, draft) => {
+            Standing::new(Phase::Completed, Reason::Completed)
+        }
+        Course::Resting | Course::FirstDeploy => {
+            Standing::new(Phase::Progressing, Reason::StageMoving)
+        }
         Course::Forward => forward(facts, draft),
         Course::Back => Standing::new(Phase::RollingBack, Reason::RollingBack),
         Course::RolledBack => match facts.of_revision(draft.status.stable_revision.as_deref()) {
@@ -105,6 +111,14 @@ pub fn stand(facts: &Facts<'_>, draft: &Draft) -> Standing {
             None => Standing::new(Phase::Stalled, Reason::StableLost),
         },
     }
+}
+
+/// Whether the Deployment rests as it should; once it did, a change of replicas on its way to the
+/// native controller makes no difference.
+fn is_at_rest(facts: &Facts<'_>, draft: &Draft) -> bool {
+    let rested = facts.rollout.status.phase == Some(Phase::Completed)
+        && facts.rollout.status.update_revision == draft.status.update_revision;
+    rested || facts.is_observed() && Form::Rest.patch(facts, &draft.status).is_none()
 }
 
 fn forward(facts: &Facts<'_>, draft: &Draft) -> Standing {

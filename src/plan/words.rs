@@ -56,7 +56,10 @@ fn resting(
                 "first deployment, revision {revision}: {available} of {replicas} pods available"
             )
         }
-        _ => format!("removing pods of other revisions than {revision}"),
+        (Phase::RollingBack, _) => format!("removing pods of other revisions than {revision}"),
+        _ => format!(
+            "revision {revision}: {available} of {replicas} pods available; taking the Deployment over"
+        ),
     }
 }
 
@@ -109,7 +112,7 @@ fn forward(facts: &Facts<'_>, standing: &Standing, status: &GrayRolloutStatus) -
 }
 
 fn approve(facts: &Facts<'_>, status: &GrayRolloutStatus) -> String {
-    let next = status.stage.unwrap_or(0) + 1;
+    let next = status.stage.unwrap_or(0).saturating_add(1);
     format!(
         "approve stage {next} ({}%) with: kubectl patch gr {} -n {} --subresource=status --type=merge -p '{{\"status\":{{\"approval\":{{\"rollout\":{},\"stage\":{next}}}}}}}'",
         facts.percent(next),
