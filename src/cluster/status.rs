@@ -13,6 +13,9 @@ use crate::{
     plan::Rollout,
 };
 
+/// What the API server says about a field that its schema does not have.
+const OLD_SCHEMA: &str = "field not declared in schema";
+
 /// The fields of a status that people write; the operator never does.
 const WRITTEN_BY_PEOPLE: [&str; 3] = ["approval", "abort", "retry"];
 
@@ -60,6 +63,15 @@ impl Applier {
             Ok(slim) => {
                 self.index.put(slim);
                 Ok(true)
+            }
+            Err(CallError::Server { code, message }) if message.contains(OLD_SCHEMA) => {
+                Err(CallError::Server {
+                    code,
+                    message: format!(
+                        "the CRD is older than this operator, update it with \
+                         kubectl apply -f crds/grayrollouts.yaml: {message}"
+                    ),
+                })
             }
             Err(error) => Err(self.look_again::<Rollouts>(&key, &rollout.uid, error).await),
         }

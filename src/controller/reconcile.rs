@@ -209,6 +209,7 @@ impl Reconciler {
         let rollout = &snapshot.rollout;
         let wrote = self.applier.write_status(rollout, &plan.status).await?;
         if wrote {
+            self.metrics.observe_status(&rollout.namespace, &rollout.status, &plan.status);
             for event in &plan.recorded {
                 let target = snapshot.target.as_ref();
                 self.events.on_rollout(rollout, target, event);

@@ -19,8 +19,9 @@ pub enum LogFormat {
 ///
 /// Fails where the level cannot be read.
 pub fn init_logs(format: LogFormat, level: &str) -> Result<(), String> {
+    // The client logs each failed request as an error; whoever sent it says more about it.
     let filter = EnvFilter::builder()
-        .parse(level)
+        .parse(format!("kube_client::client::builder=off,{level}"))
         .map_err(|error| format!("--log-level {level:?} is not understood: {error}"))?;
     let lines = fmt::layer().with_writer(std::io::stderr);
     let registry = tracing_subscriber::registry().with(filter);

@@ -5,7 +5,10 @@ use prometheus::{
     Registry, TextEncoder, process_collector::ProcessCollector,
 };
 
-use crate::plan::{Event, EventKind};
+use crate::{
+    api::GrayRolloutStatus,
+    plan::{Event, EventKind},
+};
 
 /// Bounds in seconds for work inside the process and single requests.
 const SHORT: &[f64] =
@@ -173,10 +176,6 @@ impl Metrics {
             self.approvals.with_label_values(&[namespace, result]).inc();
         };
         match &event.kind {
-            EventKind::StageReached { after_seconds } => {
-                let histogram = self.stage_duration.with_label_values(&[namespace]);
-                histogram.observe(*after_seconds);
-            }
             EventKind::StageApproved { waited_seconds } => {
                 approval("accepted");
                 let histogram = self.approval_wait.with_label_values(&[namespace]);
@@ -192,6 +191,22 @@ impl Metrics {
                 self.drift.with_label_values(&[namespace, *field]).inc();
             }
             _ => {}
+        }
+    }
+
+    /// Counts what a written status records.
+    pub fn observe_status(
+        &self,
+        namespace: &str,
+        before: &GrayRolloutStatus,
+        after: &GrayRolloutStatus,
+    ) {
+        let in_stage = before.rollout == after.rollout && after.stage.is_some_and(|s| s > 0);
+        if let (true, None, Some(started), Some(reached)) =
+            (in_stage, before.stage_reached_at, after.stage_started_at, after.stage_reached_at)
+        {
+            let histogram = self.stage_duration.with_label_values(&[namespace]);
+            histogram.observe(reached.duration_since(started).as_secs_f64());
         }
     }
 

@@ -29,7 +29,7 @@ use store::{Change, Store};
 pub enum WorkKey {
     /// A GrayRollout.
     Rollout(ObjectKey),
-    /// A Deployment whose GrayRollout is gone.
+    /// A Deployment that no GrayRollout looks after any more.
     Orphan(ObjectKey),
 }
 
@@ -263,18 +263,11 @@ impl State {
         self.links.replica_sets_of(uid).filter_map(|key| self.replica_sets.get(key))
     }
 
-    /// Whether the Deployment says that something is to be restored there, and the GrayRollout it
-    /// names is gone.
+    /// Whether the Deployment says that something is to be restored there, and no GrayRollout
+    /// looks after it. One that was made in the meantime takes over what its forerunner left.
     fn is_orphan(&self, target: &Target) -> bool {
-        match &target.original {
-            Some(Ok(original)) => {
-                let key = ObjectKey::new(&target.namespace, &original.name);
-                let named = self.rollouts.get(&key);
-                named.is_none_or(|rollout| rollout.uid != original.uid)
-            }
-            // Nobody can say whom it belongs to; a GrayRollout that targets it reports it.
-            Some(Err(_)) | None => false,
-        }
+        let key = || ObjectKey::new(&target.namespace, &target.name);
+        target.original.is_some() && self.links.rollouts_of(&key()).next().is_none()
     }
 
     /// The oldest of the other GrayRollouts with the same target that are older than this one.

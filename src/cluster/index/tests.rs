@@ -296,11 +296,20 @@ fn a_deployment_is_an_orphan_once_the_rollout_it_names_is_gone() {
 }
 
 #[test]
-fn another_rollout_of_the_same_name_is_another() {
+fn a_new_rollout_takes_over_what_another_left() {
     let world = World::shop();
     world.put::<Deployments>(&orphaned("g-0", "20"));
-    assert!(world.is_orphan("web"));
-    assert!(world.told().contains(&WorkKey::Orphan(key("web"))));
+    assert!(!world.is_orphan("web"));
+    assert_eq!(world.told(), [work("web")]);
+}
+
+#[test]
+fn a_copy_of_a_held_deployment_is_an_orphan() {
+    let world = World::shop();
+    let copy = with(orphaned("g-1", "20"), "/metadata/name", json!("copy"));
+    world.put::<Deployments>(&with(copy, "/metadata/uid", json!("d-2")));
+    assert!(world.is_orphan("copy"));
+    assert_eq!(world.told(), [WorkKey::Orphan(key("copy"))]);
 }
 
 #[test]

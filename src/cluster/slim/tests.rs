@@ -208,6 +208,8 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
+type Event<K> = kube::core::WatchEvent<Slim<K>>;
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
@@ -216,7 +218,6 @@ proptest! {
         let object = json!({"metadata": metadata, "spec": spec, "status": status});
         for value in [&object, &whole] {
             let event = json!({"type": "MODIFIED", "object": value}).to_string();
-            type Event<K> = kube::core::WatchEvent<Slim<K>>;
             prop_assert!(serde_json::from_str::<Event<Rollouts>>(&event).is_ok());
             prop_assert!(serde_json::from_str::<Event<Deployments>>(&event).is_ok());
             prop_assert!(serde_json::from_str::<Event<ReplicaSets>>(&event).is_ok());
