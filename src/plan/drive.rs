@@ -188,7 +188,10 @@ fn first_pods(facts: &Facts<'_>) -> Moves {
 /// The form where no size is to change now.
 fn resting_form(facts: &Facts<'_>, draft: &Draft, standing: &Standing, moves: &mut Moves) -> Form {
     match draft.course {
-        Course::Resting | Course::FirstDeploy => return Form::Rest,
+        Course::Resting | Course::FirstDeploy => {
+            let several = facts.active_besides(None).count() > 1;
+            return if several { Form::Moving } else { Form::Rest };
+        }
         Course::Back if !is_back(facts, &draft.status) => {
             return alone(facts, &draft.status, !is_reverted(&draft.status));
         }

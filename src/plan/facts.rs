@@ -194,7 +194,12 @@ fn index(stage: i32) -> Option<usize> {
 /// not be taken for the user's; the status remembers it too.
 pub fn own_strategy(target: &Target, status: Option<&GrayRolloutStatus>) -> Strategy {
     let remembered = status.and_then(|status| status.own_strategy.as_ref());
-    let rolling_out = status.is_none_or(|status| status.stage.is_some());
+    let rolling_out = status.is_some_and(|status| status.stage.is_some());
+    let is_lost = match target.original {
+        None => rolling_out,
+        Some(Err(_)) => true,
+        Some(Ok(_)) => false,
+    };
     let saved = target
         .original
         .as_ref()
@@ -202,7 +207,7 @@ pub fn own_strategy(target: &Target, status: Option<&GrayRolloutStatus>) -> Stra
         .and_then(|original| original.strategy.clone());
     match (saved, &target.strategy) {
         (Some(saved), _) => saved,
-        (None, _) if rolling_out && target.original.is_none() && is_form(target) => remembered
+        (None, _) if is_lost && is_form(target) => remembered
             .cloned()
             .unwrap_or(Strategy::RollingUpdate { rolling_update: RollingUpdate::default() }),
         (None, present) => present.clone(),

@@ -196,7 +196,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Sets a smaller size unless native rule 1 would undo it: a lone active ReplicaSet is set to
-    /// `spec.replicas`. Returns how many pods went.
+    /// `spec.replicas`, which is as well where it is to have them. Returns how many pods went.
     fn reduce(&mut self, index: usize, to: i32) -> i32 {
         let before = self.size(index);
         let smallest = if self.stands_natively(index, to) {
@@ -217,17 +217,21 @@ impl<'a> Batch<'a> {
             .sizes
             .iter()
             .enumerate()
-            .map(|(other, size)| if other == index { to } else { *size })
-            .filter(|size| *size > 0);
+            .map(|(other, size)| (other, if other == index { to } else { *size }))
+            .filter(|(_, size)| *size > 0);
         match (active.next(), active.next()) {
             (Some(_), Some(_)) => true,
-            (Some(only), None) => only == self.room.replicas,
+            (Some((only, size)), None) => {
+                let replicas = self.room.replicas;
+                let wants_all = self.tracks.get(only).is_some_and(|t| t.want == replicas);
+                size == replicas || wants_all && self.room.terminating.is_none()
+            }
             _ => false,
         }
     }
 
-    /// Adds what is below its target, within the surge. Where nothing may surge, the first and
-    /// the last new pod overlap by one, since the native controller would undo the other order.
+    /// Adds what is below its target, within the surge. Where nothing may surge, the first new pod
+    /// overlaps by one, since the native controller would undo the other order.
     fn grow(&mut self) {
         let limit = self.room.replicas.saturating_add(self.room.bounds.surge);
         let total = self.occupied();
@@ -330,13 +334,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_surge_the_first_and_the_last_new_pod_overlap() {
+    fn without_a_surge_the_first_new_pod_overlaps() {
         assert_eq!(step((4, 4, 0), (0, 0, 4), 4, 0, 1), [(1, 1)]);
         assert_eq!(step((4, 4, 0), (1, 0, 4), 4, 0, 1), [(0, 3)]);
         assert_eq!(step((3, 3, 0), (1, 0, 4), 4, 0, 1), []);
         assert_eq!(step((3, 3, 0), (1, 1, 4), 4, 0, 1), [(0, 2), (1, 2)]);
-        assert_eq!(step((1, 1, 0), (3, 3, 4), 4, 0, 1), [(1, 4)]);
-        assert_eq!(step((1, 1, 0), (4, 3, 4), 4, 0, 1), [(0, 0)]);
+        assert_eq!(step((1, 1, 0), (3, 3, 4), 4, 0, 1), [(0, 0), (1, 4)]);
+        assert_eq!(step((1, 1, 0), (0, 0, 1), 1, 0, 1), [(1, 1)]);
     }
 
     #[test]
@@ -435,7 +439,8 @@ mod tests {
                     prop_assert!(old + new <= replicas + surge + overlap, "{old}+{new}");
                     prop_assert!(sure.0 + sure.1 >= floor, "{sure:?} below {floor}");
                     let alone = old == 0 || new == 0;
-                    prop_assert!(!alone || old + new == replicas, "undone natively: {old}+{new}");
+                    let done = want_old == replicas && new == 0 || want_new == replicas && old == 0;
+                    prop_assert!(!alone || done || old + new == replicas, "undone: {old}+{new}");
                 }
             }
             prop_assert!((old, new) == (want_old, want_new), "stopped at {old}+{new}");

@@ -90,8 +90,8 @@ fn enter_next(facts: &Facts<'_>, draft: &mut Draft, has_stable: bool) -> bool {
     }
     let left = draft.status.stage_reached_at.is_some()
         && soaked(facts, &draft.status)
-        && is_reached(facts, &draft.status)
-        || approved >= next && is_held_back(facts, &draft.status);
+        && (is_reached(facts, &draft.status)
+            || approved >= next && is_held_back(facts, &draft.status));
     if next > last || stage > 0 && !left {
         return false;
     }
@@ -128,7 +128,7 @@ fn watch_reach(facts: &Facts<'_>, draft: &mut Draft) {
     let (want, _) = facts.wants(&draft.status);
     let new = facts.of_revision(draft.status.update_revision.as_deref());
     let available = new.map_or(0, ReplicaSet::usable);
-    if is_reached(facts, &draft.status) {
+    if is_reached(facts, &draft.status) || is_held_back(facts, &draft.status) {
         if draft.status.stage_reached_at.is_none() {
             draft.status.stage_reached_at = Some(facts.now);
             tell_reached(facts, draft);
@@ -181,8 +181,8 @@ pub fn is_reached(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
     new_ready && old_settled && no_others
 }
 
-/// Whether the stage has soaked, and pods of earlier revisions stay only because the stable one
-/// has pods that are not available: they never hold back a good update that was approved.
+/// Whether every new pod is available, and pods of earlier revisions stay only because the stable
+/// one has pods that are not: they never hold back a good update that was approved.
 fn is_held_back(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
     let (want, _) = facts.wants(status);
     let new = facts.of_revision(status.update_revision.as_deref());
@@ -193,9 +193,7 @@ fn is_held_back(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
     let available =
         facts.replica_sets.iter().fold(0_i32, |sum, rs| sum.saturating_add(rs.usable()));
     let floor = facts.replicas() - facts.bounds.unavailable;
-    let soak = i32::try_from(facts.soak_seconds(status.stage.unwrap_or(0))).unwrap_or(i32::MAX);
-    let since = status.stage_started_at.map_or(0.0, |at| seconds_since(facts, at));
-    ready && broken && available <= floor && since >= f64::from(soak)
+    ready && broken && available <= floor
 }
 
 /// Whether one pod of the stable revision is kept while the last stage soaks: with
