@@ -313,7 +313,12 @@ fn finish(sim: &mut Sim) -> Checked {
             }
         } else {
             let lost = sim.world.status().phase == Some(Phase::Stalled);
-            sim.act(if lost { &Act::ApproveAll } else { &Act::ApproveNext });
+            let under_way = sim.world.status().stage.is_some();
+            sim.act(match (lost, under_way) {
+                (true, true) => &Act::ApproveAll,
+                (true, false) => &Act::Retry,
+                (false, _) => &Act::ApproveNext,
+            });
             sim.fair(2000)?;
         }
     }

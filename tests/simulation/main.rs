@@ -8,6 +8,8 @@ mod native;
 #[cfg(test)]
 mod actors;
 #[cfg(test)]
+mod apply;
+#[cfg(test)]
 mod checks;
 #[cfg(test)]
 mod describe;
@@ -19,6 +21,8 @@ mod fair;
 mod histories;
 #[cfg(test)]
 mod operator;
+#[cfg(test)]
+mod rest_checks;
 #[cfg(test)]
 mod scenarios;
 #[cfg(test)]

@@ -185,6 +185,9 @@ fn left(
     let given = spec.stages.get(index).ok_or("a stage that does not exist is left")?;
     let surge = budget(spec, own_strategy(target), target.replicas).map_or(0, |b| b.surge);
     let asked = count(target.replicas, given.percent, surge);
+    // A split that was taken over is what the stage holds.
+    let held = before.split.map(|split| split.update * target.replicas / split.replicas.max(1));
+    let asked = held.map_or(asked, |held| held.min(asked));
     let is = available(new_set(snapshot, target));
     ensure(is >= asked, || format!("stage {stage} is left with {is} of {asked} pods available"))?;
     let soak = i64::from(given.soak_seconds.unwrap_or(0));
@@ -250,12 +253,18 @@ fn begun(
         let asked = count(target.replicas, percents.get(index).copied().unwrap_or(0), surge);
         return ensure(asked <= is, || format!("taken over with {is} new pods at stage {to}"));
     }
-    ensure(to <= 1, || format!("a rollout begins at stage {to}"))?;
-    if to == 1 && known {
-        approved(spec, after, 1)?;
-        ensure(!spec.paused && target.replicas > 0, || {
-            "stage 1 is entered while paused or at no replicas".into()
-        })?;
+    ensure(to <= 1 || known, || format!("a rollout begins at stage {to}"))?;
+    // Stages whose pods are there already may be entered at once, each as it asks.
+    for stage in 1..=to {
+        if known {
+            approved(spec, after, stage)?;
+            ensure(!spec.paused && target.replicas > 0, || {
+                format!("stage {stage} is entered while paused or at no replicas")
+            })?;
+        }
+        if stage > 1 {
+            left(snapshot, spec, target, after, stage - 1)?;
+        }
     }
     Ok(())
 }
