@@ -3,6 +3,7 @@
 //! Data flows one way: watch, index, snapshot, [`plan`], apply, status.
 
 pub mod api;
+pub mod cli;
 pub mod cluster;
 pub mod controller;
 pub mod plan;

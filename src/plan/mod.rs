@@ -12,6 +12,7 @@ mod drive;
 mod facts;
 mod form;
 mod pace;
+mod preview;
 mod release;
 mod report;
 mod share;
@@ -25,6 +26,7 @@ use jiff::Timestamp;
 pub use action::{
     Action, AnnotationChange, DeploymentPatch, Event, EventKind, Plan, ReleasePlan, StatusWrite,
 };
+pub use preview::{Pods, StagePreview, preview, preview_from};
 pub use release::release;
 pub use share::{Bounds, new_pods, old_pods};
 pub use snapshot::{Original, Orphan, ReplicaSet, Rollout, Snapshot, Target, TemplateHash};

@@ -1,0 +1,235 @@
+//! What the API server would refuse of a GrayRollout: the schema and the CEL rules of the CRD,
+//! evaluated here.
+
+use kube_cel::{CompiledSchema, Validator, compile_schema};
+use serde_json::{Map, Value, json};
+
+use super::error::Failure;
+
+/// The CRD's rules, ready to be asked.
+pub struct Schema {
+    shape: jsonschema::Validator,
+    rules: CompiledSchema,
+    cel: Validator,
+}
+
+/// One complaint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Complaint {
+    /// Path of the field, e.g. `spec.stages[1].percent`.
+    pub path: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Schema {
+    /// The schema of this version of the CRD.
+    ///
+    /// # Errors
+    ///
+    /// Fails where the CRD that is built in is broken.
+    pub fn new() -> Result<Self, Failure> {
+        let broken =
+            |why: String| Failure::Error(format!("the built-in CRD cannot be used: {why}"));
+        let crd = crate::api::crd().map_err(broken)?;
+        let schema = crd
+            .pointer("/spec/versions/0/schema/openAPIV3Schema")
+            .ok_or_else(|| broken("it has no schema".into()))?;
+        let mut strict = schema.clone();
+        if let Some(properties) = strict.pointer_mut("/properties").and_then(Value::as_object_mut) {
+            for (field, kind) in
+                [("apiVersion", "string"), ("kind", "string"), ("metadata", "object")]
+            {
+                properties.insert(field.into(), json!({ "type": kind }));
+            }
+        }
+        strictly(&mut strict);
+        let shape = jsonschema::options()
+            .with_draft(jsonschema::Draft::Draft7)
+            .build(&strict)
+            .map_err(|error| broken(error.to_string()))?;
+        Ok(Self { shape, rules: compile_schema(schema), cel: Validator::new() })
+    }
+
+    /// Everything that a new object would be refused for.
+    #[must_use]
+    pub fn check(&self, object: &Value) -> Vec<Complaint> {
+        // The API server drops the status of a new object, and what is null.
+        let mut object = object.clone();
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("status");
+        }
+        let mut complaints: Vec<_> = self
+            .shape
+            .iter_errors(&object)
+            .map(|error| Complaint {
+                path: dotted(error.instance_path().as_str()),
+                message: error.to_string(),
+            })
+            .collect();
+        // As in the API server, rules are asked only of what has the right shape.
+        if complaints.is_empty()
+            && let Err(errors) = self.cel.validate_compiled(&self.rules, &object, None)
+        {
+            complaints.extend(
+                errors
+                    .into_vec()
+                    .into_iter()
+                    .map(|error| Complaint { path: error.field_path, message: error.message }),
+            );
+        }
+        complaints
+    }
+}
+
+/// Turns the CRD's schema into one of JSON Schema that means the same, and knows no other fields.
+fn strictly(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    let nullable = fields.get("nullable") == Some(&json!(true));
+    if fields.get("x-kubernetes-int-or-string") == Some(&json!(true)) {
+        fields.insert("type".into(), json!(["integer", "string"]));
+    }
+    if let (true, Some(kind)) = (nullable, fields.get("type").cloned()) {
+        let mut kinds = kind.as_array().cloned().unwrap_or_else(|| vec![kind]);
+        kinds.push(json!("null"));
+        fields.insert("type".into(), Value::Array(kinds));
+    }
+    if let (true, Some(values)) = (nullable, fields.get_mut("enum").and_then(Value::as_array_mut)) {
+        values.push(Value::Null);
+    }
+    if fields.contains_key("properties") {
+        fields.insert("additionalProperties".into(), json!(false));
+    }
+    // Only Kubernetes knows these formats, and bounds say the same.
+    fields.remove("format");
+    let below = |fields: &mut Map<String, Value>, key: &str| {
+        if let Some(properties) = fields.get_mut(key).and_then(Value::as_object_mut) {
+            properties.values_mut().for_each(strictly);
+        }
+    };
+    below(fields, "properties");
+    if let Some(items) = fields.get_mut("items") {
+        strictly(items);
+    }
+}
+
+/// A JSON pointer as Kubernetes writes paths.
+fn dotted(pointer: &str) -> String {
+    let mut path = String::new();
+    for part in pointer.split('/').skip(1) {
+        if part.bytes().all(|byte| byte.is_ascii_digit()) && !part.is_empty() {
+            path.push_str(&format!("[{part}]"));
+        } else {
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(part);
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gray(spec: &Value) -> Value {
+        json!({
+            "apiVersion": "grayrollout.dev/v1alpha1", "kind": "GrayRollout",
+            "metadata": {"name": "web", "labels": {"a": "b"}}, "spec": spec,
+        })
+    }
+
+    fn complaints(spec: &Value) -> Vec<(String, String)> {
+        let found = Schema::new().unwrap().check(&gray(spec));
+        found.into_iter().map(|complaint| (complaint.path, complaint.message)).collect()
+    }
+
+    fn stages(percents: &[i32]) -> Value {
+        let stages: Value = percents.iter().map(|p| json!({"percent": p})).collect();
+        json!({"targetRef": {"name": "web"}, "stages": stages})
+    }
+
+    fn with(mut spec: Value, field: &str, value: Value) -> Value {
+        spec[field] = value;
+        spec
+    }
+
+    #[test]
+    fn what_is_right_passes() {
+        for spec in [
+            stages(&[10, 50, 100]),
+            stages(&[100]),
+            with(stages(&[10, 100]), "maxSurge", json!("25%")),
+            with(stages(&[10, 100]), "maxSurge", json!(2)),
+            with(stages(&[10, 100]), "maxSurge", Value::Null),
+            with(stages(&[10, 100]), "onFailure", json!("Rollback")),
+            json!({
+                "targetRef": {"name": "web"},
+                "stages": [{"percent": 10, "approval": "Required", "soakSeconds": 60}, {"percent": 100}],
+            }),
+        ] {
+            assert_eq!(complaints(&spec), [], "{spec}");
+        }
+    }
+
+    #[test]
+    fn shapes_are_refused_at_their_place() {
+        for (spec, path) in [
+            (with(stages(&[10, 100]), "pausd", json!(true)), "spec"),
+            (with(stages(&[10, 100]), "paused", json!("yes")), "spec.paused"),
+            (with(stages(&[10, 100]), "onFailure", json!("Panic")), "spec.onFailure"),
+            (stages(&[0, 100]), "spec.stages[0].percent"),
+            (stages(&[10, 101]), "spec.stages[1].percent"),
+            (stages(&[]), "spec.stages"),
+            (json!({"stages": [{"percent": 100}]}), "spec"),
+            (with(stages(&[10, 100]), "maxSurge", json!([])), "spec.maxSurge"),
+        ] {
+            let found = complaints(&spec);
+            assert_eq!(found.len(), 1, "{spec}: {found:?}");
+            assert_eq!(found[0].0, path, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn the_rules_of_the_crd_are_asked() {
+        for (spec, said) in [
+            (stages(&[10, 50]), "the last stage must have percent: 100"),
+            (stages(&[50, 10, 100]), "higher percent than the one before"),
+            (stages(&[10, 10, 100]), "higher percent than the one before"),
+            (with(stages(&[10, 100]), "maxSurge", json!("25")), "maxSurge must be"),
+            (with(stages(&[10, 100]), "maxUnavailable", json!("101%")), "maxUnavailable must be"),
+            (
+                with(with(stages(&[10, 100]), "maxSurge", json!(0)), "maxUnavailable", json!("0%")),
+                "cannot both be 0",
+            ),
+            (
+                with(
+                    stages(&[10, 100]),
+                    "approval",
+                    json!({"rollout": 1, "revision": "a", "stage": 3}),
+                ),
+                "approval.stage names a stage that does not exist",
+            ),
+            (
+                with(
+                    stages(&[10, 100]),
+                    "targetRef",
+                    json!({"name": "web", "kind": "StatefulSet"}),
+                ),
+                "only a Deployment can be rolled out",
+            ),
+        ] {
+            let found = complaints(&spec);
+            assert_eq!(found.len(), 1, "{spec}: {found:?}");
+            assert!(found[0].1.contains(said), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_status_in_a_file_is_no_concern() {
+        let mut object = gray(&stages(&[10, 100]));
+        object["status"] = json!({"approval": {"rollout": 3, "stage": 2}});
+        assert_eq!(Schema::new().unwrap().check(&object), []);
+    }
+}
