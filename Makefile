@@ -15,7 +15,7 @@ PROVE_CASES ?= 100000
 demo: controlplane ## A full rollout on a local control plane; KEEP=1 leaves it running to play with
 	@echo "building the operator and the demo"
 	@cargo build --package grayrollout --bin grayrollout --package grayrollout-e2e --bin demo
-	@exec $(TARGET)/debug/demo $(if $(filter-out 0,$(KEEP)),--keep)
+	@GRAYROLLOUT_BIN=$(abspath $(TARGET))/debug/grayrollout exec $(TARGET)/debug/demo $(if $(filter-out 0,$(KEEP)),--keep)
 
 .PHONY: run
 run: rust $(filter $(TARGET)/%,$(KUBECTL)) ## The operator on this machine for the cluster that KUBECONFIG names, which gets the CRD
@@ -49,7 +49,7 @@ prove: rust ## The simulation at length: PROVE_CASES random histories (100000), 
 bench: controlplane ## Speed beside the native rollout, as a table and as JSON under target/bench
 	@echo "building the operator and the benchmark, optimized"
 	@cargo build --release --package grayrollout --bin grayrollout --package grayrollout-e2e --bin bench
-	@exec $(TARGET)/release/bench
+	@GRAYROLLOUT_BIN=$(abspath $(TARGET))/release/grayrollout exec $(TARGET)/release/bench
 
 ##@ Make it
 .PHONY: build

@@ -27,7 +27,7 @@ pub struct Cluster {
     /// A kubeconfig with the token of the operator's ServiceAccount.
     pub operator_kubeconfig: PathBuf,
     /// Its standard input ends with this process, and with that the control plane.
-    _supervisor: Mutex<Child>,
+    supervisor: Mutex<Child>,
 }
 
 /// The control plane of this process; the first caller waits until it has started.
@@ -53,6 +53,13 @@ impl Cluster {
             .env("KUBECACHEDIR", self.dir.join("kubectl-cache"))
             .arg("--request-timeout=30s");
         command
+    }
+
+    /// Ends the control plane and waits until all of it is gone. It cannot be started again.
+    pub fn stop(&self) {
+        let mut supervisor = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(supervisor.stdin.take());
+        let _ = supervisor.wait();
     }
 
     /// Starts something that tests share, one at a time.
@@ -81,7 +88,7 @@ fn start() -> Result<Cluster, String> {
         operator: copy,
         operator_kubeconfig: dir.join("operator.yaml"),
         dir,
-        _supervisor: Mutex::new(child),
+        supervisor: Mutex::new(child),
     };
     install::everything(&cluster, root)?;
     Ok(cluster)
@@ -90,8 +97,9 @@ fn start() -> Result<Cluster, String> {
 /// The target folder and the profile, told from where this very program lies.
 fn target_dir() -> Result<(PathBuf, String), String> {
     let exe = env::current_exe().map_err(|error| error.to_string())?;
-    // <target>/<profile>/deps/<program>
-    let profile = exe.ancestors().nth(2).ok_or("the test does not lie in a target folder")?;
+    // <target>/<profile>/deps/<program> for a test, without deps for a program
+    let profile = exe.ancestors().skip(1).find(|dir| !dir.ends_with("deps"));
+    let profile = profile.ok_or("this program does not lie in a target folder")?;
     let name = profile.file_name().and_then(|name| name.to_str());
     let target = profile.parent().ok_or("no target folder")?;
     Ok((target.to_owned(), name.ok_or("no profile folder")?.to_owned()))
