@@ -22,6 +22,10 @@ pub struct GrayRolloutStatus {
     /// UID of the Deployment that this status speaks of.
     #[serde(rename = "targetUID", skip_serializing_if = "Option::is_none")]
     pub target_uid: Option<String>,
+    /// The Deployment's metadata.generation that this status rests on: nothing is decided on an
+    /// older state of it, as one that lags behind might show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_generation: Option<i64>,
     /// Where the rollout stands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,

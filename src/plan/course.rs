@@ -128,6 +128,7 @@ fn newest_besides<'a>(facts: &Facts<'a>, new: Option<&ReplicaSet>) -> Option<&'a
 fn forget(status: &mut GrayRolloutStatus, facts: &Facts<'_>) {
     *status = GrayRolloutStatus {
         target_uid: Some(facts.target.uid.clone()),
+        target_generation: Some(facts.target.generation),
         rollout: status.rollout,
         history: std::mem::take(&mut status.history),
         conditions: std::mem::take(&mut status.conditions),

@@ -187,11 +187,15 @@ fn first_pods(facts: &Facts<'_>) -> Moves {
 
 /// The form where no size is to change now.
 fn resting_form(facts: &Facts<'_>, draft: &Draft, standing: &Standing, moves: &mut Moves) -> Form {
+    let active: Vec<_> = facts.active_besides(None).collect();
     match draft.course {
-        Course::Resting | Course::FirstDeploy => {
-            let several = facts.active_besides(None).count() > 1;
-            return if several { Form::Moving } else { Form::Rest };
+        // With several active the native controller would spread the pods over them.
+        Course::Resting | Course::FirstDeploy | Course::Back | Course::RolledBack
+            if active.len() > 1 =>
+        {
+            return Form::Moving;
         }
+        Course::Resting | Course::FirstDeploy => return Form::Rest,
         Course::Back if !is_back(facts, &draft.status) => {
             return alone(facts, &draft.status, !is_reverted(&draft.status));
         }
@@ -202,7 +206,6 @@ fn resting_form(facts: &Facts<'_>, draft: &Draft, standing: &Standing, moves: &m
         }
         Course::Forward => {}
     }
-    let active: Vec<_> = facts.active_besides(None).collect();
     if active.len() <= 1 {
         let new = facts.new_replica_set().map(|rs| rs.uid.as_str());
         let all_new = active.first().is_some_and(|rs| Some(rs.uid.as_str()) == new);
@@ -235,9 +238,8 @@ fn resting_form(facts: &Facts<'_>, draft: &Draft, standing: &Standing, moves: &m
 /// stable one the user's own strategy stands, so that a stray `rollout resume` replaces no more
 /// than that allows; else the moving form is good enough until the end.
 fn alone(facts: &Facts<'_>, status: &GrayRolloutStatus, stable: bool) -> Form {
-    let several = facts.active_besides(None).count() > 1;
     let moving = Form::Moving.patch(facts, status).is_none();
-    if several || moving && !stable { Form::Moving } else { Form::Kept }
+    if moving && !stable { Form::Moving } else { Form::Kept }
 }
 
 /// How long the moving form is still kept after a stage was reached.

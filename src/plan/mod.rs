@@ -41,6 +41,9 @@ use standing::Standing;
 /// Decides what is to be done for one `GrayRollout`.
 #[must_use]
 pub fn plan(snapshot: &Snapshot) -> Plan {
+    if lags_behind(snapshot) {
+        return unchanged(snapshot);
+    }
     match usable(snapshot) {
         Ok((spec, target)) => {
             let now = rounded(snapshot.now);
@@ -48,6 +51,27 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
             roll(&facts)
         }
         Err(blocked) => blocked_plan(snapshot, blocked),
+    }
+}
+
+/// Whether the Deployment is seen in an older state than the status was written on, as by an
+/// operator that has just taken over.
+fn lags_behind(snapshot: &Snapshot) -> bool {
+    let status = &snapshot.rollout.status;
+    snapshot.target.as_ref().is_some_and(|target| {
+        status.target_uid.as_deref() == Some(&target.uid)
+            && status.target_generation.is_some_and(|seen| target.generation < seen)
+    })
+}
+
+fn unchanged(snapshot: &Snapshot) -> Plan {
+    Plan {
+        status: snapshot.rollout.status.clone(),
+        write: StatusWrite::None,
+        recorded: Vec::new(),
+        actions: Vec::new(),
+        acted: Vec::new(),
+        requeue_after: Some(std::time::Duration::from_secs(1)),
     }
 }
 

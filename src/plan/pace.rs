@@ -231,14 +231,17 @@ impl<'a> Batch<'a> {
     }
 
     /// Adds what is below its target, within the surge. Where nothing may surge, the first new pod
-    /// overlaps by one, since the native controller would undo the other order.
+    /// overlaps by one, since the native controller would undo the other order; where terminating
+    /// pods count, so does the last, since that controller would not wait for the old one's end.
     fn grow(&mut self) {
         let limit = self.room.replicas.saturating_add(self.room.bounds.surge);
         let total = self.occupied();
         let mut budget = limit - total;
+        let first = self.tracks.iter().any(|track| track.want > 0 && track.size() == 0);
         if budget <= 0
             && self.room.bounds.surge == 0
             && self.undone_natively
+            && (first || self.room.terminating.is_some())
             && total <= self.room.replicas
         {
             budget = 1;

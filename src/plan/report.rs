@@ -63,6 +63,9 @@ pub fn report(
     let message = words::message(facts, draft, standing, moves, &status);
     status.conditions = conditions(facts, draft, standing, &message);
     status.message = Some(message);
+    if status != *before {
+        status.target_generation = Some(facts.target.generation);
+    }
     status
 }
 

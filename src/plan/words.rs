@@ -126,6 +126,12 @@ fn stalled(facts: &Facts<'_>, standing: &Standing, status: &GrayRolloutStatus) -
     let place = place(facts, status);
     let (available, desired) = count(status.update.as_ref());
     match standing.reason {
+        Reason::StableLost if status.stage.is_none() => format!(
+            "rollout {} was given up, and the ReplicaSet of the stable revision {} is gone; set another template, or start it again with: {}",
+            status.rollout.unwrap_or(0),
+            status.stable_revision.as_deref().unwrap_or("unknown"),
+            retry(facts, status),
+        ),
         Reason::StableLost => format!(
             "{place}: the ReplicaSet of the stable revision {} is gone, so there is nothing to go back to and an abort is refused; approve a stage to go on with the new revision alone, or set another template",
             status.stable_revision.as_deref().unwrap_or("unknown"),
@@ -155,9 +161,16 @@ fn rolled_back(facts: &Facts<'_>, standing: &Standing, status: &GrayRolloutStatu
         return stalled(facts, standing, status);
     }
     format!(
-        "rollout {} was given up; every pod runs the stable revision {}; set another template, or start it again with: kubectl patch gr {} -n {} --subresource=status --type=merge -p '{{\"status\":{{\"retry\":{{\"rollout\":{}}}}}}}'",
+        "rollout {} was given up; every pod runs the stable revision {}; set another template, or start it again with: {}",
         status.rollout.unwrap_or(0),
         status.stable_revision.as_deref().unwrap_or("unknown"),
+        retry(facts, status),
+    )
+}
+
+fn retry(facts: &Facts<'_>, status: &GrayRolloutStatus) -> String {
+    format!(
+        "kubectl patch gr {} -n {} --subresource=status --type=merge -p '{{\"status\":{{\"retry\":{{\"rollout\":{}}}}}}}'",
         facts.rollout.name,
         facts.rollout.namespace,
         status.rollout.unwrap_or(0),
