@@ -16,7 +16,7 @@ use crate::api::{GrayRolloutStatus, Phase, Reason};
 
 /// A stage that is approved at once needs no handshake with the native controller if the
 /// Deployment stays in the moving form for a moment.
-const LINGER: Duration = Duration::from_secs(1);
+const LINGER: Duration = Duration::from_millis(500);
 /// A soak that is over sooner than this is not worth two changes of form.
 const SHORT_SOAK: Duration = Duration::from_secs(3);
 

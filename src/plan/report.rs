@@ -27,7 +27,10 @@ pub fn report(
     let before = &facts.rollout.status;
     status.observed_generation = Some(facts.rollout.generation);
     status.phase = Some(standing.phase);
-    status.hold = Some(Hold::Paused);
+    if facts.original().is_some() {
+        // Only once it is: until then `paused` is still the user's own.
+        status.hold = Some(Hold::Paused);
+    }
     status.own_strategy = status.stage.is_some().then(|| facts.own.clone());
     if before.replicas.is_none() || facts.is_observed() && sizes.batch.is_empty() {
         status.replicas = Some(replicas);

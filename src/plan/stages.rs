@@ -183,7 +183,7 @@ pub fn is_reached(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
 
 /// Whether every new pod is available, and pods of earlier revisions stay only because the stable
 /// one has pods that are not: they never hold back a good update that was approved.
-fn is_held_back(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
+pub fn is_held_back(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
     let (want, _) = facts.wants(status);
     let new = facts.of_revision(status.update_revision.as_deref());
     let stable = facts.of_revision(status.stable_revision.as_deref());

@@ -134,7 +134,7 @@ fn forward(facts: &Facts<'_>, draft: &Draft) -> Standing {
     } else if facts.replicas() == 0 {
         Standing::new(Phase::Progressing, Reason::ScaledToZero)
     } else if !stages::is_reached(facts, status) {
-        moving(facts, draft, Reason::StageMoving)
+        held_back(facts, draft, last).unwrap_or_else(|| moving(facts, draft, Reason::StageMoving))
     } else if !stages::soaked(facts, status) {
         let until = Some(until_soaked(facts, status));
         Standing { until, ..Standing::new(Phase::Progressing, Reason::Soaking) }
@@ -143,6 +143,21 @@ fn forward(facts: &Facts<'_>, draft: &Draft) -> Standing {
     } else {
         Standing::new(Phase::AwaitingApproval, Reason::AwaitingApproval)
     }
+}
+
+/// Where broken pods of the stable revision keep others from going, an approval is asked for all
+/// the same, once it is clear that they are not merely starting.
+fn held_back(facts: &Facts<'_>, draft: &Draft, last: bool) -> Option<Standing> {
+    const PATIENCE: i64 = 10;
+    let status = &draft.status;
+    let reached =
+        status.stage_reached_at.filter(|_| !last && stages::is_held_back(facts, status))?;
+    let left = until(facts.now, reached, PATIENCE).max(until_soaked(facts, status));
+    Some(if left.is_zero() {
+        Standing::new(Phase::AwaitingApproval, Reason::AwaitingApproval)
+    } else {
+        Standing { until: Some(left), ..moving(facts, draft, Reason::StageMoving) }
+    })
 }
 
 fn moving(facts: &Facts<'_>, draft: &Draft, reason: Reason) -> Standing {
