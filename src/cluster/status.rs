@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{
     apply::{Applier, path},
     calls::CallError,
+    merge,
     slim::{ObjectKey, Rollouts, Slim},
 };
 use crate::{
@@ -61,7 +62,9 @@ impl Applier {
         )?;
         match self.calls.write::<Slim<Rollouts>>(request).await {
             Ok(slim) => {
+                let written = slim.object.clone();
                 self.index.put(slim);
+                self.take_out(&written, &wanted).await?;
                 Ok(true)
             }
             Err(CallError::Server { code, message }) if message.contains(OLD_SCHEMA) => {
@@ -74,6 +77,35 @@ impl Applier {
                 })
             }
             Err(error) => Err(self.look_again::<Rollouts>(&key, &rollout.uid, error).await),
+        }
+    }
+
+    /// Server-side apply leaves what another writer put into a field that is to be absent: it is
+    /// taken out.
+    async fn take_out(&self, written: &Rollout, wanted: &Value) -> Result<(), CallError> {
+        let written_part = own_part(&written.status)?;
+        if written_part == *wanted {
+            return Ok(());
+        }
+        let key = ObjectKey::new(&written.namespace, &written.name);
+        let body = json!({
+            "metadata": { "uid": written.uid, "resourceVersion": written.resource_version },
+            "status": merge::between(&written_part, wanted),
+        });
+        let params =
+            PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let request = path::<Rollouts>(&key).patch_subresource(
+            "status",
+            &key.name,
+            &params,
+            &Patch::Merge(&body),
+        )?;
+        match self.calls.write::<Slim<Rollouts>>(request).await {
+            Ok(slim) => {
+                self.index.put(slim);
+                Ok(())
+            }
+            Err(error) => Err(self.look_again::<Rollouts>(&key, &written.uid, error).await),
         }
     }
 }
