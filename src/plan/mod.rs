@@ -189,7 +189,7 @@ fn roll(facts: &Facts<'_>) -> Plan {
     let mut recorded = std::mem::take(&mut draft.events);
     recorded.extend(transitions(facts, &draft, &standing, &status));
     Plan {
-        requeue_after: report::next_look(facts, &status, &standing, &moves),
+        requeue_after: report::next_look(&standing, &moves),
         status,
         write,
         recorded,

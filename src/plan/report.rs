@@ -7,7 +7,7 @@ use super::{
     facts::Facts,
     pace::Role,
     share,
-    standing::{self, Standing},
+    standing::Standing,
     words,
 };
 use crate::api::{
@@ -201,12 +201,6 @@ pub fn when(before: &GrayRolloutStatus, after: &GrayRolloutStatus) -> StatusWrit
 }
 
 /// When to look again, the soonest of all reasons.
-pub fn next_look(
-    facts: &Facts<'_>,
-    status: &GrayRolloutStatus,
-    standing: &Standing,
-    moves: &Moves,
-) -> Option<std::time::Duration> {
-    let deadline = standing::until_deadline(facts, status).filter(|left| !left.is_zero());
-    [standing.until, moves.until, deadline].into_iter().flatten().min()
+pub fn next_look(standing: &Standing, moves: &Moves) -> Option<std::time::Duration> {
+    [standing.until, moves.until].into_iter().flatten().min()
 }

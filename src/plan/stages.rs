@@ -136,8 +136,18 @@ fn watch_reach(facts: &Facts<'_>, draft: &mut Draft) {
     } else if draft.status.stage_reached_at.is_some() {
         let before = draft.status.update.as_ref().map_or(0, |track| track.available);
         if available < before.min(want) {
-            draft.status.stage_reached_at = None;
+            lose(facts, &mut draft.status);
         }
+    }
+}
+
+/// A pod of a reached stage is lost. Pods that come and go are no progress: the clock of the
+/// deadline goes on where it stood.
+fn lose(facts: &Facts<'_>, status: &mut GrayRolloutStatus) {
+    let reached = status.stage_reached_at.take();
+    if let (Some(reached), Some(progress)) = (reached, status.last_progress.as_mut()) {
+        let stood = facts.now.duration_since(reached);
+        progress.time = progress.time.checked_add(stood).unwrap_or(facts.now).min(facts.now);
     }
 }
 

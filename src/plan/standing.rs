@@ -49,7 +49,10 @@ fn expects_movement(facts: &Facts<'_>, draft: &Draft) -> bool {
 /// started to move, or replicas changed.
 pub fn note_progress(facts: &Facts<'_>, draft: &mut Draft, moves: bool) {
     if !expects_movement(facts, draft) {
-        draft.status.last_progress = None;
+        // Reached may not be for long; the clock of a stage only stands still meanwhile.
+        if draft.course != Course::Forward || facts.spec.paused || facts.replicas() == 0 {
+            draft.status.last_progress = None;
+        }
         return;
     }
     let growing = match draft.course {
@@ -66,7 +69,7 @@ pub fn note_progress(facts: &Facts<'_>, draft: &mut Draft, moves: bool) {
 }
 
 /// How long until the deadline; zero once it is missed, `None` where none counts.
-pub fn until_deadline(facts: &Facts<'_>, status: &GrayRolloutStatus) -> Option<Duration> {
+fn until_deadline(facts: &Facts<'_>, status: &GrayRolloutStatus) -> Option<Duration> {
     let last = status.last_progress.as_ref()?;
     let seconds = facts
         .spec
