@@ -7,19 +7,19 @@ use grayrollout::{
     controller::{Options, run},
     telemetry::init_logs,
 };
+use tracing::error;
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let options = Options::parse();
-    let started = init_logs(options.log_format, &options.log_level);
-    let outcome = match started {
-        Ok(()) => run(options).await,
-        Err(error) => Err(error),
-    };
-    match outcome {
+    if let Err(reason) = init_logs(options.log_format, &options.log_level) {
+        eprintln!("grayrollout: {reason}");
+        return ExitCode::FAILURE;
+    }
+    match run(options).await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("grayrollout: {error}");
+        Err(reason) => {
+            error!(reason, "ended");
             ExitCode::FAILURE
         }
     }

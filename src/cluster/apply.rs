@@ -361,3 +361,7 @@ fn annotate<T>(
     annotations.insert(name.into(), value);
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;

@@ -42,6 +42,8 @@ const CONTROLLER: &str = "grayrollout.dev/grayrollout";
 const QUEUE: usize = 1024;
 /// The same event is told at most once in this time.
 const REPEAT: Duration = Duration::from_secs(10);
+/// An event waits this long, so that the writes it tells of have the API server for themselves.
+const DEFER: Duration = Duration::from_millis(100);
 /// For how long a repeated event counts as one with the earlier ones.
 const SERIES: Duration = Duration::from_mins(30);
 /// How many events are remembered at most.
@@ -88,6 +90,7 @@ struct Message {
     reason: &'static str,
     note: String,
     at: Timestamp,
+    due: Instant,
 }
 
 /// Takes events in.
@@ -133,6 +136,7 @@ impl Events {
             reason,
             note: cut(&event.message).to_owned(),
             at: Timestamp::now(),
+            due: Instant::now() + DEFER,
         };
         if self.sender.try_send(message).is_err() {
             let labels = [reason, "dropped"];
@@ -182,6 +186,7 @@ impl Publisher {
     /// Publishes until every way in is gone.
     pub async fn run(mut self) {
         while let Some(message) = self.receiver.recv().await {
+            tokio::time::sleep_until(message.due.into()).await;
             let result = match self.publish(&message).await {
                 Ok(result) => result,
                 Err(error) => {

@@ -45,6 +45,16 @@ impl Memo {
         }
     }
 
+    /// Whether there is nothing worth remembering.
+    pub fn is_blank(&self) -> bool {
+        let lately = |(since, _): (Instant, u32)| since.elapsed() < Duration::from_secs(1);
+        self.failures == 0
+            && self.conflicts == 0
+            && self.soon_since.is_none()
+            && self.approved.is_none()
+            && !self.writes.is_some_and(lately)
+    }
+
     /// A decision was carried out.
     pub fn succeeded(&mut self) {
         self.failures = 0;

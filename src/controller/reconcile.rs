@@ -33,6 +33,10 @@ const PASSES: u32 = 8;
 /// A status that only tells of counts is written this long after the first of them changed.
 const SOON: Duration = Duration::from_millis(400);
 
+/// A ReplicaSet write so long after an approval is not counted as its consequence: the approval
+/// may have changed no size at all.
+const APPROVAL_NEWS: Duration = Duration::from_mins(1);
+
 /// Makes decisions.
 pub struct Reconciler {
     /// What was seen.
@@ -111,7 +115,7 @@ impl Reconciler {
             .with_label_values(&[result])
             .observe(began.elapsed().as_secs_f64());
         self.health.over(&busy);
-        if again != Again::Never {
+        if again != Again::Never && !memo.is_blank() {
             self.put_memo(key.clone(), memo);
         }
         self.queue.done(&key, again);
@@ -244,10 +248,10 @@ impl Reconciler {
             };
             debug!(target = %target.name, ?action, "written");
             if !matches!(action, Action::PatchDeployment(_))
-                && let Some(seen) = memo.approved.take()
+                && let Some(age) = memo.approved.take().map(|seen| seen.elapsed())
+                && age < APPROVAL_NEWS
             {
-                let seconds = seen.elapsed().as_secs_f64();
-                self.metrics.approve_to_scale.observe(seconds);
+                self.metrics.approve_to_scale.observe(age.as_secs_f64());
             }
             if applied == Applied::Found {
                 return Ok(Applied::Found);

@@ -14,7 +14,7 @@ use tokio::{
     task::JoinSet,
     time::timeout,
 };
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use super::{
     Options,
@@ -91,9 +91,8 @@ pub async fn run(options: Options) -> Result<(), String> {
         Some(ended) = tasks.join_next() => Err(ended.unwrap_or_else(|error| error.to_string())),
         Some(_) = workers.join_next() => Err("a worker ended".to_owned()),
     };
-    match &outcome {
-        Ok(()) => info!("ending, as asked"),
-        Err(reason) => error!(reason, "ending"),
+    if outcome.is_ok() {
+        info!("ending, as asked");
     }
     stop.send_replace(true);
     let finish = async { while workers.join_next().await.is_some() {} };

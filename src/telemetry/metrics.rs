@@ -1,8 +1,8 @@
 //! Everything that is counted. The gauges of single GrayRollouts are in [`super::objects`].
 
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder, process_collector::ProcessCollector,
+    Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder, process_collector::ProcessCollector,
 };
 
 use crate::{
@@ -210,12 +210,12 @@ impl Metrics {
         }
     }
 
-    /// Everything in the text format, after `text`.
+    /// Everything in the text format.
     ///
     /// # Errors
     ///
     /// Fails where a metric cannot be written.
-    pub fn encode(&self, text: &mut Vec<u8>) -> prometheus::Result<()> {
-        TextEncoder::new().encode(&self.registry.gather(), text)
+    pub fn encode(&self) -> prometheus::Result<String> {
+        TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 }

@@ -1,14 +1,16 @@
 //! The endpoints /metrics, /healthz and /readyz.
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
 use axum::{
     Router,
+    body::Body,
     extract::State,
     http::{StatusCode, header},
-    response::IntoResponse,
+    response::{IntoResponse, Response},
     routing::get,
 };
+use futures::stream;
 use tokio::net::TcpListener;
 
 use super::{Health, Metrics, objects};
@@ -39,18 +41,16 @@ pub async fn serve(listener: TcpListener, status: Status) -> std::io::Result<()>
     axum::serve(listener, router).await
 }
 
-async fn metrics(State(status): State<Status>) -> impl IntoResponse {
-    let mut text = String::new();
-    objects::encode(&status.index, &mut text);
-    let mut bytes = text.into_bytes();
-    match status.metrics.encode(&mut bytes) {
-        Ok(()) => (StatusCode::OK, [(header::CONTENT_TYPE, "text/plain; version=0.0.4")], bytes),
-        Err(error) => (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            [(header::CONTENT_TYPE, "text/plain")],
-            error.to_string().into_bytes(),
-        ),
-    }
+async fn metrics(State(status): State<Status>) -> Response {
+    let process = match status.metrics.encode() {
+        Ok(text) => text,
+        Err(error) => {
+            return (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response();
+        }
+    };
+    let pieces = std::iter::once(process).chain(objects::pieces(status.index));
+    let body = Body::from_stream(stream::iter(pieces.map(Ok::<_, Infallible>)));
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], body).into_response()
 }
 
 async fn healthz(State(status): State<Status>) -> (StatusCode, String) {

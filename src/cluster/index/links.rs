@@ -1,10 +1,6 @@
 //! Who belongs to whom, and which decisions a change touches.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    hash::Hash,
-    time::Instant,
-};
+use std::{collections::HashMap, hash::Hash, time::Instant};
 
 use super::{
     Indexed, State, Touched, WorkKey,
@@ -27,7 +23,8 @@ pub(super) struct Links {
     deployments: HashMap<Box<str>, ObjectKey>,
 }
 
-struct Groups<G>(HashMap<G, BTreeSet<ObjectKey>>);
+/// Most groups have one member, so lists serve better than sets.
+struct Groups<G>(HashMap<G, Vec<ObjectKey>>);
 
 impl<G> Default for Groups<G> {
     fn default() -> Self {
@@ -37,12 +34,16 @@ impl<G> Default for Groups<G> {
 
 impl<G: Hash + Eq> Groups<G> {
     fn add(&mut self, group: G, key: &ObjectKey) {
-        self.0.entry(group).or_default().insert(key.clone());
+        let members = self.0.entry(group).or_default();
+        if !members.contains(key) {
+            members.reserve_exact(1);
+            members.push(key.clone());
+        }
     }
 
     fn take(&mut self, group: &G, key: &ObjectKey) {
         if let Some(members) = self.0.get_mut(group) {
-            members.remove(key);
+            members.retain(|member| member != key);
             if members.is_empty() {
                 self.0.remove(group);
             }

@@ -24,10 +24,15 @@ pub(super) struct Store<K: Kind> {
 }
 
 struct Entry<K: Kind> {
-    uid: Box<str>,
-    object: K::Object,
-    version: Box<str>,
+    /// Boxed, since a map keeps up to twice the room that it needs.
+    object: Box<K::Object>,
     put_at: u64,
+}
+
+impl<K: Kind> Entry<K> {
+    fn uid(&self) -> &str {
+        K::uid(&self.object)
+    }
 }
 
 /// What a piece of news did to the store.
@@ -69,7 +74,7 @@ impl<K: Kind> Store<K> {
     }
 
     pub fn get(&self, key: &ObjectKey) -> Option<&K::Object> {
-        self.entries.get(key).map(|entry| &entry.object)
+        self.entries.get(key).map(|entry| &*entry.object)
     }
 
     pub fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
@@ -87,42 +92,37 @@ impl<K: Kind> Store<K> {
             return Change::None;
         }
         let cached = self.entries.get(&key);
-        let is_another = cached.is_some_and(|entry| *entry.uid != *slim.uid());
+        let is_another = cached.is_some_and(|entry| entry.uid() != slim.uid());
         if let Some(entry) = cached {
             // A list is the truth about everything that was not put after it began, whatever the
             // versions say: after a restore from a backup they start again lower.
             let listed = relist_began.is_some_and(|began| entry.put_at <= began);
-            let order = compare(slim.version(), &entry.version);
+            let order = compare(slim.version(), K::version(&entry.object));
             let old = matches!(order, Some(Ordering::Less | Ordering::Equal));
             if old && (!listed || order == Some(Ordering::Equal)) {
                 return Change::None;
             }
             if is_another {
-                let uid = entry.uid.clone();
+                let uid = entry.uid().into();
                 self.bury(uid);
             }
         }
         self.clock += 1;
-        let entry = Entry {
-            uid: slim.uid().into(),
-            version: slim.version().into(),
-            object: slim.object,
-            put_at: self.clock,
-        };
+        let entry = Entry { object: Box::new(slim.object), put_at: self.clock };
         match self.entries.insert(key, entry) {
-            Some(before) if !is_another => Change::Updated { before: before.object },
-            replaced => Change::New { replaced: replaced.map(|entry| entry.object) },
+            Some(before) if !is_another => Change::Updated { before: *before.object },
+            replaced => Change::New { replaced: replaced.map(|entry| *entry.object) },
         }
     }
 
     /// Takes the object of this UID out, and keeps it out.
     pub fn remove(&mut self, key: &ObjectKey, uid: &str) -> Change<K::Object> {
         self.bury(uid.into());
-        if self.entries.get(key).is_none_or(|entry| *entry.uid != *uid) {
+        if self.entries.get(key).is_none_or(|entry| entry.uid() != uid) {
             return Change::None;
         }
         match self.entries.remove(key) {
-            Some(entry) => Change::Removed { before: entry.object },
+            Some(entry) => Change::Removed { before: *entry.object },
             None => Change::None,
         }
     }
@@ -160,7 +160,7 @@ impl<K: Kind> Store<K> {
                     && entry.put_at <= relist.began_at
                     && !relist.seen.contains(*key)
             })
-            .map(|(key, entry)| (key.clone(), entry.uid.clone()))
+            .map(|(key, entry)| (key.clone(), entry.uid().into()))
             .collect()
     }
 }

@@ -58,6 +58,10 @@ pub trait Kind: Copy + fmt::Debug + Send + Sync + 'static {
     const KIND: &'static str;
     /// The resource's name in paths.
     const PLURAL: &'static str;
+    /// An object's UID.
+    fn uid(object: &Self::Object) -> &str;
+    /// An object's resourceVersion.
+    fn version(object: &Self::Object) -> &str;
 }
 
 /// The kind GrayRollout.
@@ -76,6 +80,13 @@ impl Kind for Rollouts {
     const VERSION: &'static str = "v1alpha1";
     const KIND: &'static str = "GrayRollout";
     const PLURAL: &'static str = "grayrollouts";
+
+    fn uid(object: &Self::Object) -> &str {
+        &object.uid
+    }
+    fn version(object: &Self::Object) -> &str {
+        &object.resource_version
+    }
 }
 
 impl Kind for Deployments {
@@ -84,6 +95,13 @@ impl Kind for Deployments {
     const VERSION: &'static str = "v1";
     const KIND: &'static str = "Deployment";
     const PLURAL: &'static str = "deployments";
+
+    fn uid(object: &Self::Object) -> &str {
+        &object.uid
+    }
+    fn version(object: &Self::Object) -> &str {
+        &object.resource_version
+    }
 }
 
 impl Kind for ReplicaSets {
@@ -92,6 +110,13 @@ impl Kind for ReplicaSets {
     const VERSION: &'static str = "v1";
     const KIND: &'static str = "ReplicaSet";
     const PLURAL: &'static str = "replicasets";
+
+    fn uid(object: &Self::Object) -> &str {
+        &object.uid
+    }
+    fn version(object: &Self::Object) -> &str {
+        &object.resource_version
+    }
 }
 
 /// One object of a kind as it came from the API server.
