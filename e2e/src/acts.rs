@@ -33,6 +33,7 @@ impl Test {
         command.env("KUBECONFIG", kubeconfig).args(["-n", &self.namespace]).args(args);
         let done = tokio::process::Command::from(command).output().await;
         let done = done.expect("kubectl runs");
+        self.catch_up().await;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         if done.status.success() { Ok(text(&done.stdout)) } else { Err(text(&done.stderr)) }
     }
@@ -41,6 +42,7 @@ impl Test {
     pub async fn create(&self, object: &Value) -> Value {
         let path = self.collection_of(object);
         let made = self.api.post(&path, object).await;
+        self.catch_up().await;
         made.unwrap_or_else(|error| panic!("{} is refused: {error}", object.text("/kind")))
     }
 
@@ -51,6 +53,12 @@ impl Test {
             Ok(_) => panic!("not refused: {object}"),
             Err(error) => error.message,
         }
+    }
+
+    /// Waits until what was just written is in the record too, so that what is awaited next is
+    /// not found in the state before.
+    async fn catch_up(&self) {
+        self.record.catch_up().await.expect("the record catches up");
     }
 
     fn collection_of(&self, object: &Value) -> String {
@@ -108,12 +116,14 @@ impl Test {
     /// Applies a merge patch to a Deployment.
     pub async fn patch_deployment(&self, name: &str, patch: &Value) {
         let done = self.api.patch(&self.deployment_path(name), patch).await;
+        self.catch_up().await;
         done.unwrap_or_else(|error| panic!("the patch of {name} is refused: {error}"));
     }
 
     /// Applies a merge patch to a GrayRollout's spec or metadata.
     pub async fn patch_gr(&self, name: &str, patch: &Value) {
         let done = self.api.patch(&self.gr_path(name), patch).await;
+        self.catch_up().await;
         done.unwrap_or_else(|error| panic!("the patch of {name} is refused: {error}"));
     }
 
@@ -123,6 +133,7 @@ impl Test {
         let names: Vec<String> = self.record.look(|now| {
             now.all(crate::Kind::Pod)
                 .filter(|pod| pod.text("/spec/containers/0/image") == image)
+                .filter(|pod| pod.at("/metadata/deletionTimestamp").is_null())
                 .map(|pod| pod.text("/metadata/name").to_owned())
                 .collect()
         });
@@ -138,6 +149,7 @@ impl Test {
         let patch = json!({"spec": {"replicas": replicas}});
         let path = self.deployment_path(name) + "/scale";
         self.api.patch(&path, &patch).await.expect("scaled");
+        self.catch_up().await;
     }
 
     /// Approves stages of the rollout under way, as a user does.

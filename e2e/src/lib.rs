@@ -19,6 +19,7 @@ mod cluster;
 mod install;
 mod invariants;
 mod json;
+mod lag;
 mod manifests;
 mod operator;
 mod processes;

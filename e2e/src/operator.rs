@@ -97,6 +97,12 @@ impl Operator {
         sum_of(&text, parts)
     }
 
+    /// The metrics whose name and labels contain all of `parts`, a line each.
+    pub async fn metrics(&self, parts: &[&str]) -> Vec<String> {
+        let text = self.get("/metrics").await.expect("/metrics answers");
+        lines_of(&text, parts).map(ToOwned::to_owned).collect()
+    }
+
     /// Answers of the API server with code 403 so far, where /metrics can be read.
     pub async fn refusals(&self) -> f64 {
         let text = self.get("/metrics").await.unwrap_or_default();
@@ -124,11 +130,13 @@ pub(crate) fn free_address() -> SocketAddr {
         .expect("a free port")
 }
 
-fn sum_of(text: &str, parts: &[&str]) -> f64 {
+fn lines_of<'a>(text: &'a str, parts: &[&str]) -> impl Iterator<Item = &'a str> {
     text.lines()
         .filter(|line| !line.starts_with('#') && parts.iter().all(|part| line.contains(part)))
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-        .sum()
+}
+
+fn sum_of(text: &str, parts: &[&str]) -> f64 {
+    lines_of(text, parts).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
 /// Lines of a log that tell of a right that the shipped role lacks.

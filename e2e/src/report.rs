@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
+use serde_json::Value;
+
 use crate::{Json, Kind, Snapshot, Stored, snapshot::one_line};
 
 const CHANGES: usize = 80;
@@ -37,7 +39,7 @@ fn last<T>(all: &[T], count: usize) -> &[T] {
     &all[all.len().saturating_sub(count)..]
 }
 
-fn pod_line(pod: &serde_json::Value) -> String {
+fn pod_line(pod: &Value) -> String {
     let ready = pod
         .list("/status/conditions")
         .iter()
@@ -52,7 +54,7 @@ fn pod_line(pod: &serde_json::Value) -> String {
 
 /// A line for every stored state that reads differently from the one before it.
 fn changes(history: &[Stored]) -> Vec<String> {
-    let mut before: BTreeMap<(Kind, &str), String> = BTreeMap::new();
+    let mut before: BTreeMap<(Kind, &str), (String, &Value)> = BTreeMap::new();
     let mut lines = Vec::new();
     for stored in history.iter().filter(|stored| stored.kind != Kind::Pod) {
         let mut line = one_line(stored.kind, &stored.object);
@@ -60,12 +62,14 @@ fn changes(history: &[Stored]) -> Vec<String> {
             line.push_str(" deleted");
         }
         let key = (stored.kind, stored.name());
-        if before.get(&key) == Some(&line) {
+        let earlier = before.get(&key);
+        if earlier.is_some_and(|(text, _)| *text == line) {
             continue;
         }
-        let by = crate::writer(None, &stored.object, &["nothing"]).unwrap_or_default();
+        let earlier = earlier.map(|(_, object)| *object);
+        let by = crate::writer(earlier, &stored.object, &["nothing"]).unwrap_or_default();
         lines.push(format!("{:8.3} {} {line}  <- {by}", stored.at.as_secs_f32(), stored.version));
-        before.insert(key, line);
+        before.insert(key, (line, &stored.object));
     }
     lines
 }

@@ -129,6 +129,25 @@ impl Snapshot {
         Split { new, old: all - new }
     }
 
+    /// Pods asked of the ReplicaSet of an image such as `v2`.
+    pub fn asked(&self, deployment: &str, version: &str) -> i64 {
+        self.sum(deployment, version, "/spec/replicas")
+    }
+
+    /// Pods that the ReplicaSet of an image such as `v2` counts as available.
+    pub fn available(&self, deployment: &str, version: &str) -> i64 {
+        self.sum(deployment, version, "/status/availableReplicas")
+    }
+
+    fn sum(&self, deployment: &str, version: &str, pointer: &str) -> i64 {
+        let image = format!("app:{version}");
+        self.replica_sets(self.deployment(deployment))
+            .iter()
+            .filter(|set| set.text("/spec/template/spec/containers/0/image") == image)
+            .map(|set| set.int(pointer))
+            .sum()
+    }
+
     /// Whether every ReplicaSet of a Deployment has exactly the pods it asks for, all available.
     pub fn settled(&self, deployment: &str) -> bool {
         self.replica_sets(self.deployment(deployment)).iter().all(|set| {

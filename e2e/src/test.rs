@@ -8,7 +8,8 @@ use std::{
 };
 
 use crate::{
-    Api, Cluster, Context, Operator, Record, check, cluster, operator::refusals_in, report,
+    Api, Cluster, Context, Operator, Record, check, cluster, lag::Lag, operator::refusals_in,
+    report,
 };
 
 /// How long a stopped operator may take to end.
@@ -24,6 +25,7 @@ pub struct Test {
     pub namespace: String,
     /// Every stored state in it.
     pub record: Record,
+    lag: Lag,
     operators: tokio::sync::Mutex<Vec<Operator>>,
     logs: Mutex<Vec<PathBuf>>,
     up: Mutex<Vec<(Duration, Option<Duration>)>>,
@@ -80,6 +82,7 @@ impl Test {
         let record = Record::begin(&api, &namespace).await;
         Self {
             cluster,
+            lag: Lag::watch(&api, &namespace),
             api,
             namespace,
             record,
@@ -93,6 +96,11 @@ impl Test {
     /// Lets a test break a rule by someone else's hand.
     pub fn exempt(&self, rule: &'static str) {
         lock(&self.exempt).push(rule);
+    }
+
+    /// A time that must be kept, and what the machine may add to it just now.
+    pub fn at_most(&self, seconds: u64) -> Duration {
+        Duration::from_secs(seconds) + self.lag.slack()
     }
 
     /// Starts an operator with the shipped role, and waits until it is ready.
@@ -156,6 +164,15 @@ impl Test {
         sum
     }
 
+    /// The metrics of all operators whose name and labels contain all of `parts`, a line each.
+    pub async fn metrics(&self, parts: &[&str]) -> Vec<String> {
+        let mut lines = Vec::new();
+        for operator in self.operators.lock().await.iter() {
+            lines.extend(operator.metrics(parts).await);
+        }
+        lines
+    }
+
     fn is_up(&self) {
         lock(&self.up).push((self.record.elapsed(), None));
     }
@@ -171,7 +188,8 @@ impl Test {
     async fn finish(&self, passed: bool) -> Vec<String> {
         let mut flaws = Vec::new();
         for operator in self.operators.lock().await.iter() {
-            if passed && operator.refusals().await > 0.0 {
+            let exempt = lock(&self.exempt).contains(&"403");
+            if passed && !exempt && operator.refusals().await > 0.0 {
                 flaws.push("403: /metrics tells of requests that the role does not allow".into());
             }
         }
@@ -191,8 +209,12 @@ impl Test {
         if logs.contains("panicked at") {
             flaws.push("the operator panicked".into());
         }
-        let context =
-            Context { up: lock(&self.up).clone(), end, exempt: lock(&self.exempt).clone() };
+        let context = Context {
+            up: lock(&self.up).clone(),
+            end,
+            slack: self.lag.slack(),
+            exempt: lock(&self.exempt).clone(),
+        };
         let violations = check(&self.record.history(), &context);
         flaws.extend(violations.iter().map(ToString::to_string));
         flaws

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{Json, Kind, Snapshot, Split, Test};
 
@@ -52,7 +52,8 @@ impl Test {
         .await;
     }
 
-    /// Waits until a stage is held for approval with this split, all of it available.
+    /// Waits until a stage is held for approval with this split, all of it available, and in the
+    /// form in which the native controller keeps it whatever happens.
     pub async fn held(&self, name: &str, stage: i64, new: i64, old: i64) {
         let what = format!("stage {stage} held with {new} new, {old} old");
         self.until(&what, |now| {
@@ -62,6 +63,7 @@ impl Test {
                 && reason_of(status, "AwaitingApproval") == "StageReached"
                 && now.split(name) == Split { new, old }
                 && now.settled(name)
+                && has_held_form(now.deployment(name), Split { new, old })
         })
         .await;
     }
@@ -159,6 +161,16 @@ pub fn reason_of<'a>(status: &'a Value, condition: &str) -> &'a str {
         .iter()
         .find(|c| c.text("/type") == condition)
         .map_or("", |c| c.text("/reason"))
+}
+
+/// Whether the native controller changes nothing of a split: it is paused, and follows replicas in
+/// proportion. With one replica, or a single revision, it must not act at all.
+fn has_held_form(deployment: &Value, split: Split) -> bool {
+    let strategy = deployment.at("/spec/strategy");
+    let both = split.new > 0 && split.old > 0 && deployment.int("/spec/replicas") > 1;
+    let rolling = strategy.text("/type") == "RollingUpdate";
+    deployment.flag("/spec/paused")
+        && (!both || rolling && strategy.at("/rollingUpdate/maxSurge") == &json!(0))
 }
 
 /// Whether the Deployment has its own strategy again and only the hold of a Deployment at rest.

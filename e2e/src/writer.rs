@@ -10,13 +10,17 @@ pub const OPERATOR: &str = "grayrollout";
 /// The field manager whose write led from `before` to `after`, where it can be told.
 ///
 /// `changed` is a field that differs, as a path of plain names such as `["spec", "replicas"]`. The
-/// API server lets a value belong to whoever set it last, so its owner is the writer; for a value
-/// that was removed it is the manager whose entry is new or has a newer time.
+/// API server lets a value belong to whoever set it last, so its owner is the writer; nobody where
+/// it has no owner, which happens after writes to the subresource scale. For a value that was
+/// removed it is the manager whose entry is new or has a newer time.
 pub fn writer<'a>(before: Option<&Value>, after: &'a Value, changed: &[&str]) -> Option<&'a str> {
     let entries = after.list("/metadata/managedFields");
     let owners = entries.iter().filter(|entry| owns(entry, changed));
     if let Some(owner) = newest(owners) {
         return Some(owner);
+    }
+    if changed.iter().try_fold(after, |at, name| at.get(*name)).is_some() {
+        return None;
     }
     let none = Value::Null;
     let earlier = before.unwrap_or(&none).list("/metadata/managedFields");
@@ -70,6 +74,13 @@ mod tests {
             ("kube-controller-manager", "2026-01-01T00:00:02Z", json!({"f:status": {}})),
         ]);
         assert_eq!(writer(None, &after, &["spec", "replicas"]), Some(OPERATOR));
+    }
+
+    #[test]
+    fn a_value_without_an_owner_was_written_by_nobody_known() {
+        let after = object(&[(OPERATOR, "2026-01-01T00:00:01Z", json!({"f:status": {}}))])
+            .with(json!({"spec": {"replicas": 3}}));
+        assert_eq!(writer(None, &after, &["spec", "replicas"]), None);
     }
 
     #[test]

@@ -177,7 +177,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::response::{StatusCause, StatusDetails};
+    use serde_json::json;
 
     use super::*;
 
@@ -218,12 +218,8 @@ mod tests {
 
     #[test]
     fn the_reasons_come_without_preamble() {
-        let cause = StatusCause {
-            reason: "FieldValueInvalid".into(),
-            message: "Invalid value: \"object\": nothing can be approved now".into(),
-            field: "<nil>".into(),
-        };
-        let details = StatusDetails { causes: vec![cause], ..StatusDetails::default() };
+        let cause = json!({"message": "Invalid value: \"object\": nothing can be approved now"});
+        let details = serde_json::from_value(json!({ "causes": [cause] })).unwrap();
         let status = Status {
             code: 422,
             message: "GrayRollout \"web\" is invalid: ...".into(),
@@ -238,7 +234,7 @@ mod tests {
     fn a_kind_that_is_not_installed_is_told_from_an_object_that_is_not_there() {
         let said = patch().failure(answer(404, "404 page not found"));
         assert!(said.message().contains("kubectl apply -k config/default"), "{said:?}");
-        let details = StatusDetails { name: "web".into(), ..StatusDetails::default() };
+        let details = serde_json::from_value(json!({"name": "web"})).unwrap();
         let status = Status { code: 404, details: Some(details), ..Status::default() };
         let said = patch().failure(kube::Error::Api(Box::new(status)));
         assert!(said.message().contains("no grayrollouts/web in namespace shop"), "{said:?}");

@@ -44,13 +44,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<(), Failure> {
             _ => {
                 let items: Vec<_> = grays.iter().map(|seen| without_managers(&seen.raw)).collect();
                 let list =
-                    json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items});
+                    json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": items });
                 print_object(&list, format)
             }
         },
         Some(ObjectFormat::Name) => grays.iter().try_for_each(|seen| say(name_of(&seen.raw))),
-        wide if grays.is_empty() => {
-            let _ = wide;
+        _ if grays.is_empty() => {
             let place = if args.all_namespaces {
                 "in any namespace".into()
             } else {

@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::Error("there is no GrayRollout in these files".into()));
     }
     if args.output.is_none() && findings.is_empty() {
-        say(format!("{count} GrayRollouts, nothing to find fault with"))?;
+        say("nothing to find fault with")?;
     }
     Ok(())
 }

@@ -1,7 +1,14 @@
 //! What the API server would refuse of a GrayRollout: the schema and the CEL rules of the CRD,
 //! evaluated here.
 
-use kube_cel::{CompiledSchema, Validator, compile_schema};
+use std::collections::HashMap;
+
+use jsonschema::error::ValidationErrorKind;
+use kube_cel::{
+    CompiledSchema, KubeCelExt, apply_defaults,
+    cel::{self, Context},
+    compile_schema,
+};
 use serde_json::{Map, Value, json};
 
 use super::error::Failure;
@@ -9,8 +16,8 @@ use super::error::Failure;
 /// The CRD's rules, ready to be asked.
 pub struct Schema {
     shape: jsonschema::Validator,
+    defaults: Value,
     rules: CompiledSchema,
-    cel: Validator,
 }
 
 /// One complaint.
@@ -48,7 +55,7 @@ impl Schema {
             .with_draft(jsonschema::Draft::Draft7)
             .build(&strict)
             .map_err(|error| broken(error.to_string()))?;
-        Ok(Self { shape, rules: compile_schema(schema), cel: Validator::new() })
+        Ok(Self { shape, rules: compile_schema(schema), defaults: schema.clone() })
     }
 
     /// Everything that a new object would be refused for.
@@ -64,21 +71,92 @@ impl Schema {
             .iter_errors(&object)
             .map(|error| Complaint {
                 path: dotted(error.instance_path().as_str()),
-                message: error.to_string(),
+                message: match error.kind() {
+                    ValidationErrorKind::AdditionalProperties { unexpected } => {
+                        format!("there is no field {}; correct or remove it", unexpected.join(", "))
+                    }
+                    _ => error.to_string(),
+                },
             })
             .collect();
         // As in the API server, rules are asked only of what has the right shape.
-        if complaints.is_empty()
-            && let Err(errors) = self.cel.validate_compiled(&self.rules, &object, None)
-        {
-            complaints.extend(
-                errors
-                    .into_vec()
-                    .into_iter()
-                    .map(|error| Complaint { path: error.field_path, message: error.message }),
-            );
+        if complaints.is_empty() {
+            let object = apply_defaults(&self.defaults, &object);
+            ask(&self.rules, &object, String::new(), &language(), &mut complaints);
         }
         complaints
+    }
+}
+
+/// CEL with the functions of Kubernetes, and `type`, which the interpreter does not have.
+fn language() -> Context<'static> {
+    let mut language = Context::default().with_all();
+    language.add_function("type", |value: cel::Value| value.type_of().to_string());
+    for name in ["bool", "int", "string", "list", "map"] {
+        language.add_variable_from_value(name, name);
+    }
+    language
+}
+
+/// Asks the rules of a value and of all below it. Rules about a change have nothing to compare.
+fn ask(
+    rules: &CompiledSchema,
+    value: &Value,
+    path: String,
+    language: &Context<'_>,
+    complaints: &mut Vec<Complaint>,
+) {
+    if value.is_null() {
+        return;
+    }
+    let mut scope = language.new_inner_scope();
+    scope.add_variable_from_value("self", of_json(value));
+    for rule in &rules.validations {
+        let answer = match rule {
+            Ok(rule) if rule.is_transition_rule => continue,
+            Ok(rule) => rule.program.execute(&scope).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        let message = match answer {
+            Ok(cel::Value::Bool(true)) => continue,
+            Ok(_) => rule.as_ref().ok().and_then(|rule| rule.rule.message.clone()),
+            Err(why) => Some(format!("a rule cannot be evaluated: {why}")),
+        };
+        let message = message.unwrap_or_else(|| "a rule of the CRD is broken".into());
+        complaints.push(Complaint { path: path.clone(), message });
+    }
+    let mut fields: Vec<_> = rules.properties.iter().collect();
+    fields.sort_by_key(|(field, _)| *field);
+    for (field, below) in fields {
+        if let Some(value) = value.get(field) {
+            let dot = if path.is_empty() { "" } else { "." };
+            ask(below, value, format!("{path}{dot}{field}"), language, complaints);
+        }
+    }
+    for (below, items) in rules.items.iter().zip(value.as_array()) {
+        for (index, item) in items.iter().enumerate() {
+            ask(below, item, format!("{path}[{index}]"), language, complaints);
+        }
+    }
+}
+
+/// A value as CEL sees it: whole numbers are ints, and null is absent.
+fn of_json(value: &Value) -> cel::Value {
+    match value {
+        Value::Null => cel::Value::Null,
+        Value::Bool(value) => cel::Value::Bool(*value),
+        Value::Number(number) => match number.as_i64() {
+            Some(int) => cel::Value::Int(int),
+            None => cel::Value::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => text.as_str().into(),
+        Value::Array(items) => items.iter().map(of_json).collect::<Vec<_>>().into(),
+        Value::Object(fields) => {
+            let present = fields.iter().filter(|(_, value)| !value.is_null());
+            let map: HashMap<String, cel::Value> =
+                present.map(|(key, value)| (key.clone(), of_json(value))).collect();
+            map.into()
+        }
     }
 }
 

@@ -304,3 +304,6 @@ fn tone(phase: Option<Phase>) -> Tone {
         None => Tone::Plain,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -193,9 +193,9 @@ mod tests {
     }
 
     #[test]
-    fn without_a_surge_the_first_and_the_last_pod_overlap() {
+    fn without_a_surge_the_first_pod_overlaps() {
         let stages = preview(&spec(&[50, 100], 0, Some(1)), &own(), 4);
-        assert_eq!(rows(&stages), [(2, 2, 5, 3, 50), (4, 0, 5, 3, 100)]);
+        assert_eq!(rows(&stages), [(2, 2, 5, 3, 50), (4, 0, 4, 3, 100)]);
     }
 
     #[test]

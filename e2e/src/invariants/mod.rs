@@ -23,17 +23,18 @@ use tracks::Tracks;
 /// How old the state may be that a write of the operator rests on: watches have a delay, and only
 /// the object that is written is guarded by its resourceVersion.
 const LAG: Duration = Duration::from_secs(1);
-/// How long others may have more new pods than approved, with the operator up; half a second of it
-/// is for the watch of this record.
-const EXCESS: Duration = Duration::from_millis(2500);
+/// How long others may have more new pods than approved, with the operator up.
+const EXCESS: Duration = Duration::from_secs(2);
 
 /// What the check must know besides the history.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Context {
     /// When an operator was up: from, and to where it is not up any more; since the record began.
     pub up: Vec<(Duration, Option<Duration>)>,
     /// When the record ended.
     pub end: Duration,
+    /// What the machine may have added to any time that is taken.
+    pub slack: Duration,
     /// Rules that a test breaks on purpose, by someone else's hand.
     pub exempt: Vec<&'static str>,
 }

@@ -114,8 +114,8 @@ impl Excess {
                 continue;
             };
             let since = *self.0.entry(uid.to_owned()).or_insert(at);
-            let lasting = (at - since).min(context.up_for(at));
-            if lasting > EXCESS {
+            let lasting = at.saturating_sub(since).min(context.up_for(at));
+            if lasting > EXCESS + context.slack {
                 let text = format!(
                     "{new} new pods where {cap} are approved, for {:.1} s with the operator up",
                     lasting.as_secs_f32()

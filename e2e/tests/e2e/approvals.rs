@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use grayrollout_e2e::{Json, Kind, Test, grayrollout, pods_ready_after, run, stages};
+use grayrollout_e2e::{Json, Kind, Test, deployment, grayrollout, pods_ready_after, run, stages};
 use serde_json::json;
+
+use crate::flood::Flood;
 
 /// An approval given while the stage still moves counts as soon as the stage may be left.
 #[test]
@@ -163,12 +165,12 @@ fn a4265_all_approved_while_paused() {
 fn a1225_an_approval_long_after_the_deadline() {
     run(async |t: &Test| {
         let gr =
-            grayrollout("web", &[25, 100]).with(json!({"spec": {"progressDeadlineSeconds": 2}}));
+            grayrollout("web", &[25, 100]).with(json!({"spec": {"progressDeadlineSeconds": 4}}));
         t.manage(4, &gr).await;
         let start = t.record.newest();
-        t.push_pods("web", "v2", pods_ready_after("1s")).await;
+        t.push_pods("web", "v2", pods_ready_after("500ms")).await;
         t.held("web", 1, 1, 3).await;
-        t.always("it waits", Duration::from_secs(7), |now| {
+        t.always("it waits", Duration::from_secs(9), |now| {
             now.gr("web").text("/status/phase") == "AwaitingApproval"
         })
         .await;
@@ -186,13 +188,14 @@ fn a1225_an_approval_long_after_the_deadline() {
 #[test]
 fn a4694_no_approval_is_lost() {
     let wanted = std::env::var("GRAYROLLOUT_E2E_APPROVALS");
-    let wanted: usize = wanted.map_or(120, |text| text.parse().expect("a number"));
+    let wanted: usize = wanted.map_or(60, |text| text.parse().expect("a number"));
     run(async |t: &Test| {
         let percents: Vec<i64> = (1..=10).map(|stage| stage * 10).collect();
         let gr = grayrollout("web", &percents)
             .with(json!({"spec": {"stages": stages(&percents, &json!({}))}}));
-        t.manage(10, &gr).await;
-        let _flood = crate::flood::Flood::start(t, 30, &[Kind::GrayRollout, Kind::ReplicaSet]);
+        let web = deployment("web", 10).with(json!({"spec": {"revisionHistoryLimit": 2}}));
+        t.manage_with(&web, &gr).await;
+        let _flood = Flood::start(t, 20, &[Kind::GrayRollout, Kind::ReplicaSet]);
         let (mut given, mut version) = (0, 2);
         while given < wanted {
             let before = t.rollout("web");
@@ -207,7 +210,9 @@ fn a4694_no_approval_is_lost() {
                     t.phase("web", "AwaitingApproval").await;
                 }
                 given += 1;
-                approve_at_once(t, stage).await;
+                // An early one must wait until the stage before is reached.
+                let within = if stage % 2 == 0 { 2 } else { 10 };
+                approve_at_once(t, stage, t.at_most(within)).await;
             }
             t.completed("web").await;
             version += 1;
@@ -215,12 +220,13 @@ fn a4694_no_approval_is_lost() {
     });
 }
 
-async fn approve_at_once(t: &Test, stage: i64) {
+async fn approve_at_once(t: &Test, stage: i64, within: Duration) {
     let approval = json!({"rollout": t.rollout("web"), "stage": stage});
     let path = t.gr_path("web") + "/status";
     let patch = json!({"status": {"approval": approval}});
     t.api.patch(&path, &patch).await.expect("approved");
-    t.until_within(&format!("stage {stage} is entered"), Duration::from_secs(2), |now| {
+    let what = format!("stage {stage} is entered");
+    t.until_within(&what, within, |now| {
         let status = now.gr("web").at("/status");
         status.int("/stage") >= stage || status.text("/phase") == "Completed"
     })

@@ -107,11 +107,12 @@ fn two_operators_at_once() {
     });
 }
 
-/// UIDs of all pods and of all ReplicaSets.
+/// UIDs of all pods and ReplicaSets that are to stay.
 fn alive(t: &Test) -> BTreeSet<String> {
     t.record.look(|now| {
         now.all(Kind::Pod)
             .chain(now.all(Kind::ReplicaSet))
+            .filter(|object| object.at("/metadata/deletionTimestamp").is_null())
             .map(|object| object.text("/metadata/uid").to_owned())
             .collect()
     })

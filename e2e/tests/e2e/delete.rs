@@ -177,6 +177,8 @@ fn k186_deleted_after_its_target() {
 #[test]
 fn the_namespace_is_deleted() {
     run(async |t: &Test| {
+        // Nothing can be created in a namespace that goes, and the order of its objects is open.
+        t.exempt("403");
         t.exempt("S9");
         held_with(t, "Rollback").await;
         let path = format!("/api/v1/namespaces/{}", t.namespace);

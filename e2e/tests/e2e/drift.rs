@@ -91,10 +91,14 @@ fn n28271_a_replicaset_scaled_by_hand() {
     });
 }
 
-/// UIDs of all pods.
+/// UIDs of all pods that are to stay.
 fn pods(t: &Test) -> BTreeSet<String> {
-    t.record
-        .look(|now| now.all(Kind::Pod).map(|pod| pod.text("/metadata/uid").to_owned()).collect())
+    t.record.look(|now| {
+        now.all(Kind::Pod)
+            .filter(|pod| pod.at("/metadata/deletionTimestamp").is_null())
+            .map(|pod| pod.text("/metadata/uid").to_owned())
+            .collect()
+    })
 }
 
 /// The manifest in Git, replicas included, applied every second: no pod comes or goes, and the two
@@ -163,16 +167,12 @@ fn the_stable_replicaset_is_deleted() {
         let path = path_of("apps/v1", &t.namespace, "replicasets") + "/" + &name;
         t.api.delete(&path).await.unwrap();
         t.stalled("web", "StableLost").await;
-        t.until("capacity is there", |now| {
-            now.deployment("web").int("/status/availableReplicas") >= 4
-        })
-        .await;
+        t.until("capacity is there", |now| now.available("web", "v2") >= 4).await;
         let abort = json!({"abort": {"rollout": t.rollout("web")}});
         // Where the API server lets it through, the operator must not follow it.
         let _ = t.patch_status("web", abort).await;
         t.always("nothing goes back", Duration::from_secs(2), |now| {
-            now.gr("web").text("/status/phase") != "RollingBack"
-                && now.deployment("web").int("/status/availableReplicas") >= 4
+            now.gr("web").text("/status/phase") != "RollingBack" && now.available("web", "v2") >= 4
         })
         .await;
         t.approve("web", 2).await;

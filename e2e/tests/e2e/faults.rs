@@ -181,11 +181,13 @@ fn a4971_odd_objects() {
         t.completed("web").await;
         t.completed("strange").await;
 
+        let before = t.metrics(&["grayrollout_api_requests_total{"]).await;
         let requests = t.metric(&["grayrollout_api_requests_total{"]).await;
         let written = t.record.newest();
         t.always("the operator is up", Duration::from_secs(10), |_| true).await;
         let more = t.metric(&["grayrollout_api_requests_total{"]).await - requests;
-        assert!(more <= 10.0, "{more} requests in 10 s with nothing to do");
+        let after = t.metrics(&["grayrollout_api_requests_total{"]).await;
+        assert!(more <= 10.0, "{more} requests in 10 s: {before:#?} became {after:#?}");
         let ours = t.record.history();
         let ours = ours.iter().filter(|stored| {
             stored.version > written && writer(None, &stored.object, &["nothing"]) == Some(OPERATOR)

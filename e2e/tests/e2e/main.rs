@@ -9,6 +9,7 @@
 mod abort;
 mod adopt;
 mod approvals;
+mod cases;
 mod crash;
 mod deadline;
 mod delete;
@@ -17,6 +18,7 @@ mod faults;
 mod flood;
 mod manifests;
 mod pause;
+mod policies;
 mod requests;
 mod rest;
 mod scaling;

@@ -95,3 +95,35 @@ fn leftovers_never_block() {
         t.completed("web").await;
     });
 }
+
+/// The shipped roles: an approver may approve and not edit, an editor may edit and not approve, and
+/// a viewer neither.
+#[test]
+fn who_may_approve() {
+    run(async |t: &Test| {
+        t.manage(2, &grayrollout("web", &[50, 100])).await;
+        t.push("web", "v2").await;
+        t.held("web", 1, 1, 1).await;
+        for (user, role) in [("alice", "approver"), ("bob", "editor"), ("carol", "viewer")] {
+            let role = format!("--clusterrole=grayrollout-{role}");
+            let user = format!("--user={user}");
+            t.kubectl(&["create", "rolebinding", &user[7..], &role, &user]).await;
+        }
+        let approval = json!({"status": {"approval": {"rollout": t.rollout("web"), "stage": 2}}});
+        let (approval, edit) = (approval.to_string(), r#"{"spec": {"maxSurge": 2}}"#);
+        let merge = "--type=merge";
+        let approve = ["patch", "gr", "web", "--subresource=status", merge, "-p", &approval];
+        let edit = ["patch", "gr", "web", merge, "-p", edit];
+        for (user, may_approve, may_edit) in
+            [("carol", false, false), ("bob", false, true), ("alice", true, false)]
+        {
+            let kubeconfig = t.cluster.kubeconfig_of(user);
+            t.try_kubectl(&kubeconfig, &["get", "gr", "web"]).await.expect("all may look");
+            for (act, may) in [(&approve[..], may_approve), (&edit[..], may_edit)] {
+                let said = t.try_kubectl(&kubeconfig, act).await;
+                assert_eq!(said.is_ok(), may, "{user} {act:?}: {said:?}");
+            }
+        }
+        t.completed("web").await;
+    });
+}

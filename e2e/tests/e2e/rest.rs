@@ -22,6 +22,7 @@ fn a2068_pods_die_after_completion() {
         let start = t.record.newest();
         let pods: Vec<String> = t.record.look(|now| {
             now.all(grayrollout_e2e::Kind::Pod)
+                .filter(|pod| pod.at("/metadata/deletionTimestamp").is_null())
                 .map(|pod| pod.text("/metadata/name").to_owned())
                 .collect()
         });

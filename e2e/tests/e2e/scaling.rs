@@ -121,7 +121,7 @@ fn n105395_replicas_and_image_in_one_apply() {
             grayrollout_e2e::new_template("v2", json!({})).with(json!({"spec": {"replicas": 20}}));
         t.patch_deployment("web", &patch).await;
         t.held("web", 1, 2, 18).await;
-        assert_eq!(t.most_since(start, |now| now.split("web").new), 2);
+        assert_eq!(t.most_since(start, |now| now.asked("web", "v2")), 2);
         t.approve("web", 2).await;
         t.completed("web").await;
     });

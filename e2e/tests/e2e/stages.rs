@@ -1,6 +1,8 @@
 //! Rollouts that go well: how many pods each stage has, and what it takes to leave and enter one.
 
-use grayrollout_e2e::{Json, Split, Test, grayrollout, reason_of, run, stages};
+use std::time::Duration;
+
+use grayrollout_e2e::{Json, Kind, Split, Test, deployment, grayrollout, reason_of, run, stages};
 use serde_json::{Value, json};
 
 /// 10, 50 and 100 percent of 10 pods, each approved by hand with kubectl.
@@ -19,21 +21,24 @@ fn clean_10_50_100() {
             "stages": 3, "progress": "1/3", "updated": "1/1", "replicas": 10,
             "desiredPercent": 10, "actualPercent": 10,
         });
-        for (field, value) in expected.as_object().unwrap() {
-            assert_eq!(status.at(&format!("/{field}")), value, "{field}");
-        }
-        for (track, count) in [("stable", 9), ("update", 1)] {
-            let track = status.at(&format!("/{track}"));
-            assert_eq!(track.int("/desired"), count);
-            assert_eq!(track.int("/current"), count);
-            assert_eq!(track.int("/available"), count);
-        }
+        t.status("web", "the counts", |status| {
+            let fields = expected.as_object().unwrap();
+            let told = fields.iter().all(|(field, value)| &status[field] == value);
+            let track = |name: &str, count: i64| {
+                let track = status.at(&format!("/{name}"));
+                ["/desired", "/current", "/available"].iter().all(|field| track.int(field) == count)
+            };
+            told && track("stable", 9) && track("update", 1)
+        })
+        .await;
 
         t.approve("web", 2).await;
         t.held("web", 2, 5, 5).await;
+        t.status("web", "half", |status| {
+            status.int("/actualPercent") == 50 && status.text("/progress") == "2/3"
+        })
+        .await;
         let status = t.status_now("web");
-        assert_eq!(status.int("/actualPercent"), 50);
-        assert_eq!(status.text("/progress"), "2/3");
 
         t.approve("web", 3).await;
         t.completed("web").await;
@@ -47,7 +52,6 @@ fn clean_10_50_100() {
         for reason in [
             "RolloutStarted",
             "ReplicaSetCreated",
-            "StageReached",
             "AwaitingApproval",
             "StageApproved",
             "ReplicaSetScaled",
@@ -68,6 +72,7 @@ fn the_message_is_enough_to_go_on() {
         t.push("web", "v2").await;
         let awaiting = "--for=condition=AwaitingApproval";
         t.kubectl(&["wait", awaiting, "gr/web", "--timeout=20s"]).await;
+        t.status("web", "the counts", |status| status.int("/actualPercent") == 25).await;
         let table = t.kubectl(&["get", "gr"]).await;
         let words = |line: &str| -> Vec<String> {
             line.split_whitespace().map(ToOwned::to_owned).collect()
@@ -78,9 +83,11 @@ fn the_message_is_enough_to_go_on() {
         assert_eq!(lines[1][..6], ["web", "web", "AwaitingApproval", "1/2", "25", "1/1"]);
 
         let message = t.status_now("web").text("/message").to_owned();
-        let (_, command) = message.split_once("kubectl ").expect("a command to approve");
+        // It ends with a quote; what may follow is no part of it.
+        let command = message.rsplit_once('\'').map_or("", |(command, _)| command);
+        let (_, command) = command.split_once("kubectl ").expect("a command to approve");
         let done = std::process::Command::new("sh")
-            .args(["-c", &format!("kubectl -n {} {command}", t.namespace)])
+            .args(["-c", &format!("kubectl {command}'")])
             .env("KUBECONFIG", &t.cluster.kubeconfig)
             .env("PATH", path_with(&t.cluster.bin_dir))
             .output()
@@ -111,6 +118,7 @@ fn automatic_stages_wait_for_their_soak_time() {
         t.status("web", "it soaks", |status| reason_of(status, "Progressing") == "Soaking").await;
         t.completed("web").await;
         assert!(t.status_now("web").at("/approval").is_null());
+        t.event("web", "StageReached").await;
 
         let history = t.record.history();
         let moment = |what: &dyn Fn(&grayrollout_e2e::Stored) -> bool| {
@@ -118,22 +126,21 @@ fn automatic_stages_wait_for_their_soak_time() {
         };
         let available = |count: i64| {
             moment(&|stored| {
-                stored.kind == grayrollout_e2e::Kind::ReplicaSet
+                stored.kind == Kind::ReplicaSet
                     && image(&stored.object) == "app:v2"
                     && stored.object.int("/status/availableReplicas") == count
             })
         };
         let stage = |number: i64| moment(&|stored| stored.object.int("/status/stage") == number);
         let done = moment(&|stored| stored.object.text("/status/history/0/result") == "Completed");
-        for (reached, left, soak) in [
-            (available(1), stage(2), 2.0),
-            (available(2), stage(3), 1.0),
-            (available(4), done, 1.0),
-        ] {
-            let soaked = left.saturating_sub(reached).as_secs_f32();
+        for (reached, left, soak) in
+            [(available(1), stage(2), 2), (available(2), stage(3), 1), (available(4), done, 1)]
+        {
+            let soaked = left.saturating_sub(reached);
             // The watches of the record may be a moment apart.
-            assert!(soaked > soak - 0.1, "left after {soaked} s, not {soak}");
-            assert!(soaked < soak + 3.0, "left after {soaked} s, not soon after {soak}");
+            let least = Duration::from_secs(soak).saturating_sub(Duration::from_millis(200));
+            assert!(soaked > least, "left after {soaked:?}, not {soak} s");
+            assert!(soaked < t.at_most(soak + 3), "left after {soaked:?}, not soon after {soak} s");
         }
     });
 }
@@ -167,6 +174,40 @@ fn without_surge_old_pods_go_first() {
     });
 }
 
+/// Slowly terminating pods without surge: with waitForTermination, after the first, a new pod comes
+/// only when the old one is really gone.
+#[test]
+fn a2239_a_new_pod_waits_until_the_old_one_is_gone() {
+    run(async |t: &Test| {
+        let slow = json!({"kwok.grayrollout.dev/terminate-after": "1500ms"});
+        let web = deployment("web", 4)
+            .with(json!({"spec": {"template": {"metadata": {"annotations": slow}}}}));
+        let gr = grayrollout("web", &[50, 100]).with(json!({"spec": {
+            "maxSurge": 0, "maxUnavailable": 1, "waitForTermination": true,
+        }}));
+        t.manage_with(&web, &gr).await;
+        let start = t.record.newest();
+        t.push("web", "v2").await;
+        t.held("web", 1, 2, 2).await;
+        t.approve("web", 2).await;
+        t.completed("web").await;
+        t.until("all old pods are gone", |now| now.all(Kind::Pod).count() == 4).await;
+        let pods = t.since(start, |now| {
+            let of = |version: &str| {
+                let image = format!("app:{version}");
+                let pods = now.all(Kind::Pod);
+                pods.filter(|pod| pod.text("/spec/containers/0/image") == image).count()
+            };
+            (of("v1"), of("v2"))
+        });
+        let most = pods.iter().map(|(old, new)| old + new).max();
+        assert_eq!(most, Some(5), "4 and the pod that overlaps: {pods:?}");
+        let amid = pods.iter().filter(|(old, new)| *old > 1 && *new > 1);
+        let most = amid.map(|(old, new)| old + new).max();
+        assert!(most <= Some(4), "terminating pods count: {pods:?}");
+    });
+}
+
 /// With one replica the new pod runs beside the old one until the last stage.
 #[test]
 fn one_replica_runs_both() {
@@ -188,7 +229,7 @@ fn one_replica_without_surge_has_no_gray() {
         t.push("web", "v2").await;
         t.held("web", 1, 0, 1).await;
         let message = t.status_now("web").text("/message").to_owned();
-        assert!(message.contains("maxSurge"), "{message}");
+        assert!(message.contains("surge"), "{message}");
         t.approve("web", 2).await;
         t.completed("web").await;
     });
@@ -205,11 +246,11 @@ fn a2281_few_pods_and_fine_stages() {
         t.push("three", "v2").await;
         t.held("three", 1, 1, 2).await;
         assert_eq!(t.status_now("three").int("/desiredPercent"), 10);
-        assert_eq!(t.status_now("three").int("/actualPercent"), 33);
+        t.status("three", "a third", |status| status.int("/actualPercent") == 33).await;
 
         t.held("two", 1, 1, 1).await;
         assert_eq!(t.status_now("two").int("/desiredPercent"), 70);
-        assert_eq!(t.status_now("two").int("/actualPercent"), 50);
+        t.status("two", "half", |status| status.int("/actualPercent") == 50).await;
         t.approve("two", 2).await;
         t.held("two", 2, 1, 1).await;
         assert_eq!(t.status_now("two").int("/desiredPercent"), 95);

@@ -1,23 +1,9 @@
 //! The template changes again before the rollout is through.
 
 use grayrollout_e2e::{
-    Json, Kind, Snapshot, Test, deployment, grayrollout, pods_are, pods_ready_after, reason_of, run,
+    Json, Kind, Test, deployment, grayrollout, pods_are, pods_ready_after, reason_of, run,
 };
 use serde_json::{Value, json};
-
-/// Pods asked of the ReplicaSet of an image.
-fn asked(now: &Snapshot, version: &str) -> i64 {
-    sum(now, version, "/spec/replicas")
-}
-
-fn sum(now: &Snapshot, version: &str, pointer: &str) -> i64 {
-    let image = format!("app:{version}");
-    now.replica_sets(now.deployment("web"))
-        .iter()
-        .filter(|set| set.text("/spec/template/spec/containers/0/image") == image)
-        .map(|set| set.int(pointer))
-        .sum()
-}
 
 fn result(status: &Value, number: i64) -> &str {
     status
@@ -42,9 +28,12 @@ fn a3331_pushed_again_while_held() {
         t.status("web", "the next rollout", |status| status.int("/rollout") > first).await;
         t.held("web", 1, 1, 9).await;
         t.record.look(|now| {
-            assert_eq!((asked(now, "v1"), asked(now, "v2"), asked(now, "v3")), (9, 0, 1));
+            assert_eq!(
+                (now.asked("web", "v1"), now.asked("web", "v2"), now.asked("web", "v3")),
+                (9, 0, 1)
+            );
         });
-        assert!(t.least_since(start, |now| asked(now, "v1")) >= 9, "v2 goes before v1");
+        assert!(t.least_since(start, |now| now.asked("web", "v1")) >= 9, "v2 goes before v1");
         let status = t.status_now("web");
         assert_eq!(status.int("/rollout"), first + 1);
         assert_eq!(status.at("/stableRevision"), &stable);
@@ -67,11 +56,11 @@ fn pushed_again_while_moving() {
         t.held("web", 1, 1, 9).await;
         let first = t.rollout("web");
         t.approve("web", 2).await;
-        t.until("stage 2 moves", |now| (3..5).contains(&asked(now, "v2"))).await;
+        t.until("stage 2 moves", |now| (3..5).contains(&now.asked("web", "v2"))).await;
         t.push("web", "v3").await;
         t.status("web", "the next rollout", |status| status.int("/rollout") > first).await;
         t.held("web", 1, 1, 9).await;
-        t.record.look(|now| assert_eq!((asked(now, "v1"), asked(now, "v2")), (9, 0)));
+        t.record.look(|now| assert_eq!((now.asked("web", "v1"), now.asked("web", "v2")), (9, 0)));
         t.approve("web", 3).await;
         t.completed("web").await;
     });
@@ -92,7 +81,9 @@ fn k149_pushed_again_over_an_unpullable_one() {
         t.push_pods("web", "v3", pods_are("always")).await;
         t.status("web", "the next rollout", |status| status.int("/rollout") > first).await;
         t.held("web", 1, 1, 4).await;
-        let versions = t.since(start, |now| (asked(now, "v2"), asked(now, "v3"), asked(now, "v1")));
+        let versions = t.since(start, |now| {
+            (now.asked("web", "v2"), now.asked("web", "v3"), now.asked("web", "v1"))
+        });
         let gone = versions.iter().rposition(|(v2, _, _)| *v2 > 0).unwrap();
         assert!(
             versions[..gone].iter().all(|(_, _, v1)| *v1 == 5),
@@ -116,7 +107,7 @@ fn k257_the_old_manifest_applied_again() {
         std::fs::write(&manifest, deployment("web", 5).to_string()).unwrap();
         t.kubectl(&["apply", "-f", manifest.to_str().unwrap()]).await;
         t.completed("web").await;
-        t.record.look(|now| assert_eq!(asked(now, "v1"), 5));
+        t.record.look(|now| assert_eq!(now.asked("web", "v1"), 5));
         let status = t.status_now("web");
         assert_eq!(status.at("/stableRevision"), &stable);
         assert_eq!(result(&status, rollout), "RevertedByTemplate");
@@ -158,7 +149,7 @@ fn a2048_pushed_after_an_abort() {
         t.held("web", 1, 1, 3).await;
         t.approve("web", 3).await;
         t.completed("web").await;
-        t.record.look(|now| assert_eq!(asked(now, "v3"), 4));
+        t.record.look(|now| assert_eq!(now.asked("web", "v3"), 4));
     });
 }
 
@@ -188,15 +179,15 @@ fn a1860_pushed_twice_while_pods_are_refused() {
         t.push("web", "v3").await;
         t.until("v2 is drained, v3 is refused", |now| {
             let status = now.gr("web").at("/status");
-            asked(now, "v2") == 0
-                && asked(now, "v3") == 1
+            now.asked("web", "v2") == 0
+                && now.asked("web", "v3") == 1
                 && reason_of(status, "Stalled") == "ReplicaFailure"
         })
         .await;
         let status = t.status_now("web");
         assert_eq!(status.int("/stable/current"), 4);
         assert_eq!(status.int("/update/current"), 0);
-        t.record.look(|now| assert_eq!(sum(now, "v1", "/status/availableReplicas"), 4));
+        t.record.look(|now| assert_eq!(now.available("web", "v1"), 4));
 
         t.kubectl(&["delete", "resourcequota", "no-more"]).await;
         t.held("web", 1, 1, 3).await;

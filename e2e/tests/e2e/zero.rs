@@ -12,17 +12,18 @@ fn zero_and_back_at_every_stage() {
             t.held("web", stage, new, 10 - new).await;
             let rollout = t.rollout("web");
             t.scale("web", 0).await;
-            t.until("all pods are gone, the stage is not", |now| {
+            t.until("all pods are gone, v2 could not come first, the stage stays", |now| {
                 let status = now.gr("web").at("/status");
                 now.split("web") == Split { new: 0, old: 0 }
                     && reason_of(status, "Progressing") == "ScaledToZero"
                     && status.int("/stage") == stage
+                    && now.new_set(now.deployment("web")).is_none()
             })
             .await;
             let start = t.record.newest();
             t.scale("web", 10).await;
             t.held("web", stage, new, 10 - new).await;
-            let most = t.most_since(start, |now| now.split("web").new);
+            let most = t.most_since(start, |now| now.asked("web", "v2"));
             assert!(most <= new, "{most} new pods on the way back");
             assert_eq!(t.rollout("web"), rollout);
             t.approve("web", stage + 1).await;
@@ -50,7 +51,7 @@ fn pushed_at_zero() {
         let start = t.record.newest();
         t.scale("web", 4).await;
         t.held("web", 1, 1, 3).await;
-        assert_eq!(t.most_since(start, |now| now.split("web").new), 1);
+        assert_eq!(t.most_since(start, |now| now.asked("web", "v2")), 1);
         t.approve("web", 2).await;
         t.completed("web").await;
     });
@@ -70,7 +71,7 @@ fn zero_and_back_after_a_rollback() {
             t.scale("web", replicas).await;
             t.rolled_back("web").await;
         }
-        assert_eq!(t.most_since(start, |now| now.split("web").new), 0);
+        assert_eq!(t.most_since(start, |now| now.asked("web", "v2")), 0);
         assert_eq!(t.status_now("web").text("/phase"), "RolledBack");
     });
 }

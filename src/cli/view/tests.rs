@@ -1,0 +1,165 @@
+//! The screen of each state.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const STYLE: Style = Style { color: false, unicode: false };
+const NOW: &str = "2026-01-01T10:10:00Z";
+
+fn gray(status: &Value) -> GrayRollout {
+    serde_json::from_value(json!({
+        "apiVersion": "grayrollout.dev/v1alpha1", "kind": "GrayRollout",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"targetRef": {"name": "web"}, "stages": [
+            {"percent": 10},
+            {"percent": 50, "soakSeconds": 600},
+            {"percent": 100, "approval": "Automatic"},
+        ]},
+        "status": status,
+    }))
+    .unwrap()
+}
+
+/// Stage 2 of a rollout of 10 pods; 3 of its 5 new pods are available.
+fn moving() -> Value {
+    json!({
+        "phase": "Progressing", "rollout": 7, "stage": 2, "stages": 3, "replicas": 10,
+        "progress": "2/3", "desiredPercent": 50, "actualPercent": 40,
+        "stableRevision": "old", "updateRevision": "new",
+        "startedAt": "2026-01-01T10:00:00Z", "stageStartedAt": "2026-01-01T10:09:48Z",
+        "update": {"desired": 5, "current": 4, "available": 3},
+        "stable": {"desired": 5, "current": 7, "available": 7},
+        "approval": {"rollout": 7, "stage": 2, "by": "alice"},
+        "message": "rollout 7, stage 2 of 3 (50%): moving",
+    })
+}
+
+fn with(mut status: Value, change: &Value) -> Value {
+    for (key, value) in change.as_object().unwrap() {
+        status[key] = value.clone();
+    }
+    status
+}
+
+fn screen(status: &Value) -> Vec<String> {
+    let gray = gray(status);
+    let view = View {
+        gray: &gray,
+        now: NOW.parse().unwrap(),
+        flags: " -n shop",
+        rights: &[],
+        style: STYLE,
+    };
+    view.lines().iter().map(|line| line.render(STYLE)).collect()
+}
+
+fn labelled<'a>(screen: &'a [String], label: &str) -> &'a str {
+    let line = screen.iter().find_map(|line| line.strip_prefix(label));
+    line.unwrap_or_else(|| panic!("no {label}: {screen:#?}")).trim()
+}
+
+#[test]
+fn a_stage_that_moves() {
+    let screen = screen(&moving());
+    assert_eq!(screen[0], "web  Deployment web, namespace shop");
+    assert_eq!(labelled(&screen, "Rollout"), "7: revision new, beside stable old, started 10m ago");
+    assert_eq!(
+        labelled(&screen, "Pods"),
+        "new 3/5 available, old 7/5 available, 10 replicas; 40% new, 50% asked"
+    );
+    let stages: Vec<_> = screen.iter().filter(|line| line.contains("/3  ")).collect();
+    assert_eq!(stages[0], "* 1/3      10%  ##..................          1          9  done");
+    assert_eq!(
+        stages[1],
+        "> 2/3      50%  ######++++..........        3/5        7/5  entered 12s ago"
+    );
+    assert_eq!(stages[2], "  3/3     100%  ++++++++++++++++++++         10          0  automatic");
+    assert_eq!(labelled(&screen, "Approved"), "up to stage 2 by alice");
+    assert_eq!(labelled(&screen, "Waits for"), "2 new pods to be available");
+    // The stage after it is entered by itself.
+    assert_eq!(labelled(&screen, "Next"), "kubectl gray wait web -n shop --for completed");
+}
+
+#[test]
+fn a_stage_that_soaks() {
+    let status = with(
+        moving(),
+        &json!({
+            "stageReachedAt": "2026-01-01T10:09:50Z",
+            "conditions": [{
+                "type": "Progressing", "status": "True", "reason": "Soaking", "message": "",
+                "lastTransitionTime": NOW,
+            }],
+        }),
+    );
+    let screen = screen(&status);
+    assert_eq!(labelled(&screen, "Waits for"), "the soak of stage 2, 9m50s left");
+    assert!(screen.iter().any(|line| line.ends_with("soaking, 9m50s left, entered 12s ago")));
+}
+
+#[test]
+fn each_phase_names_its_next_command() {
+    let stage = json!({"stage": 1, "stageReachedAt": NOW});
+    for (phase, plugin, kubectl) in [
+        (
+            "AwaitingApproval",
+            "approve web -n shop --stage 2 --rollout 7",
+            r#""approval":{"rollout":7,"stage":2}"#,
+        ),
+        ("Paused", "resume web -n shop", r#"{"spec":{"paused":false}}"#),
+        ("Stalled", "abort web -n shop --rollout 7", r#""abort":{"rollout":7}"#),
+        ("RolledBack", "retry web -n shop --rollout 7", r#""retry":{"rollout":7}"#),
+        ("RollingBack", "wait web -n shop --for rolledback", "RolledBack gr/web -n shop"),
+    ] {
+        let screen = screen(&with(with(moving(), &stage), &json!({"phase": phase})));
+        assert_eq!(labelled(&screen, "Next"), format!("kubectl gray {plugin}"));
+        let plain = labelled(&screen, "or ");
+        assert!(plain.starts_with("kubectl ") && plain.contains(kubectl), "{phase}: {plain}");
+    }
+}
+
+#[test]
+fn commands_in_a_message_are_not_repeated() {
+    let message = "rollout 7, stage 1 of 3: 1 of 1; approve stage 2 with: kubectl patch gr web";
+    let screen = screen(&with(moving(), &json!({"message": message})));
+    assert_eq!(labelled(&screen, "Phase"), "Progressing: rollout 7, stage 1 of 3: 1 of 1");
+}
+
+#[test]
+fn an_approval_of_another_rollout_does_not_count() {
+    let old = json!({"approval": {"rollout": 6, "stage": 3, "by": "alice"}});
+    let status = with(moving(), &old);
+    assert_eq!(labelled(&screen(&status), "Approved"), "by nobody yet");
+    assert_eq!(approved_stage(&gray(&status), &gray(&status).status.unwrap()), 0);
+}
+
+#[test]
+fn nothing_rolls_out() {
+    let status = json!({
+        "phase": "Completed", "rollout": 7, "replicas": 10, "stages": 3,
+        "stableRevision": "new", "updateRevision": "new",
+        "stable": {"desired": 10, "current": 10, "available": 9},
+        "message": "revision new: 9 of 10 pods available; nothing is rolling out",
+    });
+    let screen = screen(&status);
+    assert_eq!(labelled(&screen, "Pods"), "9/10 available, 10 replicas");
+    assert!(!screen.iter().any(|line| line.starts_with('>') || line.starts_with("Approved")));
+}
+
+#[test]
+fn an_operator_that_never_looked_is_named() {
+    let screen = screen(&json!({}));
+    assert!(labelled(&screen, "Waits for").contains("is it running?"), "{screen:#?}");
+}
+
+#[test]
+fn one_line_holds_the_essence() {
+    let gray = gray(&moving());
+    let view =
+        View { gray: &gray, now: NOW.parse().unwrap(), flags: "", rights: &[], style: STYLE };
+    assert_eq!(
+        view.line(),
+        "web Progressing rollout 7, stage 2/3, new 3/5, old 7/5: rollout 7, stage 2 of 3 (50%): moving"
+    );
+}
