@@ -359,23 +359,29 @@ async fn nothing_is_written_without_leading() {
     assert!(api.sent().is_empty());
 }
 
+fn rollout(version: &str, status: &Value) -> Value {
+    json!({
+        "metadata": {"namespace": "shop", "name": "web", "uid": "g-1", "resourceVersion": version},
+        "spec": {"targetRef": {"name": "web"}, "stages": [{"percent": 100}]},
+        "status": status,
+    })
+}
+
+fn seen(version: &str, status: &Value) -> crate::plan::Rollout {
+    let slim: Slim<crate::cluster::slim::Rollouts> =
+        serde_json::from_value(rollout(version, status)).unwrap();
+    slim.object
+}
+
 #[tokio::test]
 async fn a_status_is_applied_to_the_version_it_was_planned_on() {
-    let rollout = |version: &str| {
-        json!({
-            "metadata": {"namespace": "shop", "name": "web", "uid": "g-1", "resourceVersion": version},
-            "spec": {"targetRef": {"name": "web"}, "stages": [{"percent": 100}]},
-            "status": {"rollout": 3, "approval": {"rollout": 3, "stage": 1}},
-        })
-    };
-    let seen: Slim<crate::cluster::slim::Rollouts> = serde_json::from_value(rollout("4")).unwrap();
-    let api = Api::new(vec![(200, rollout("5"))]);
-    let same = seen.object.status.clone();
-    assert!(!api.applier.write_status(&seen.object, &same).await.unwrap());
+    let approval = json!({"rollout": 3, "stage": 1});
+    let before = seen("4", &json!({"rollout": 3, "approval": approval}));
+    let after = json!({"rollout": 3, "stage": 1, "approval": approval});
+    let api = Api::new(vec![(200, rollout("5", &after))]);
+    assert!(!api.applier.write_status(&before, &before.status).await.unwrap());
     assert!(api.sent().is_empty(), "nothing changed, nothing is written");
-    let mut status = same;
-    status.stage = Some(1);
-    assert!(api.applier.write_status(&seen.object, &status).await.unwrap());
+    assert!(api.applier.write_status(&before, &seen("0", &after).status).await.unwrap());
     let (method, path, body) = api.sent().remove(0);
     assert_eq!(method, "PATCH");
     assert!(path.contains("/grayrollouts/web/status?"), "{path}");
@@ -383,4 +389,17 @@ async fn a_status_is_applied_to_the_version_it_was_planned_on() {
     assert_eq!(body["metadata"]["resourceVersion"], "4");
     assert_eq!(body["metadata"]["uid"], "g-1");
     assert_eq!(body["status"], json!({"rollout": 3, "stage": 1}));
+    assert_eq!(api.sent().len(), 1);
+}
+
+#[tokio::test]
+async fn what_another_put_into_the_status_is_taken_out() {
+    let before = seen("4", &json!({"rollout": 3, "stage": 1}));
+    let left = json!({"rollout": 3, "stage": 1, "abort": {"rollout": 3}});
+    let after = json!({"rollout": 3, "abort": {"rollout": 3}});
+    let api = Api::new(vec![(200, rollout("5", &left)), (200, rollout("6", &after))]);
+    assert!(api.applier.write_status(&before, &seen("0", &after).status).await.unwrap());
+    let (_, _, body) = api.sent().remove(1);
+    assert_eq!(body["metadata"]["resourceVersion"], "5");
+    assert_eq!(body["status"], json!({"stage": null}), "and what people wrote stays");
 }
