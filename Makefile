@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CONTROLPLANE := e2e/controlplane
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 CRD := crds/grayrollouts.yaml
 KUBECTL ?= $(or $(shell command -v kubectl),$(TARGET)/e2e/kubectl)
 PROVE_CASES ?= 100000
@@ -56,6 +57,13 @@ bench: controlplane ## Speed beside the native rollout, as a table and as JSON u
 build: rust ## The operator, optimized
 	cargo build --release --bin grayrollout
 	@ls -lh $(TARGET)/release/grayrollout
+
+.PHONY: image
+image: rust ## The operator's container image as an archive, without a container engine (on Linux)
+	@[ "$$(uname -s)" = Linux ] || { echo "make image needs Linux: the operator is linked statically for it" >&2; exit 1; }
+	host=$$(rustc -vV | sed -n 's/^host: //p'); \
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --bin grayrollout --target "$$host"; \
+	config/image/build.sh $(TARGET)/$$host/release/grayrollout grayrollout:$(VERSION) $(TARGET)/image/grayrollout-$(VERSION).tar
 
 .PHONY: generate
 generate: rust ## The files that are generated from code

@@ -29,7 +29,7 @@ impl Running {
     }
 
     fn exit_code(&mut self) -> Option<i32> {
-        let give_up = Instant::now() + Duration::from_secs(60);
+        let give_up = Instant::now() + Duration::from_mins(1);
         loop {
             if let Some(status) = self.0.try_wait().expect("a child of ours") {
                 return status.code();

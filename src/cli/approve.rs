@@ -1,6 +1,9 @@
 //! `approve NAME`: bound to the rollout that was shown.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::{
+    fmt::Write as _,
+    io::{BufRead, IsTerminal, Write},
+};
 
 use serde_json::json;
 
@@ -162,13 +165,15 @@ async fn superseded(
             text.push_str(", of the same revision: it was retried, or its stages were edited");
         }
         Some(before) => {
-            text.push_str(&format!("; revision {before} became {update}"));
+            let _ = write!(text, "; revision {before} became {update}");
             let target = &now.gray.spec.target_ref.name;
             text.push_str(&differences(session, style, target, &before, &update).await);
         }
-        None => text.push_str(&format!("; its revision is {update}")),
+        None => {
+            let _ = write!(text, "; its revision is {update}");
+        }
     }
-    text.push_str(&format!("\nlook at it with: kubectl gray status {name}{}", session.flags));
+    let _ = write!(text, "\nlook at it with: kubectl gray status {name}{}", session.flags);
     Failure::Error(text)
 }
 
@@ -185,7 +190,8 @@ async fn differences(
     match (old, new) {
         (Ok(Some(old)), Ok(Some(new))) => {
             let lines = revisions::diff(&old, &new).unwrap_or_default();
-            lines.iter().map(|line| format!("\n{}", line.render(style))).collect()
+            let lines = lines.iter().map(|line| line.render(style));
+            [String::new()].into_iter().chain(lines).collect::<Vec<_>>().join("\n")
         }
         (Err(failure), _) | (_, Err(failure)) => {
             format!("\nwhat changed cannot be shown: {}", failure.message())

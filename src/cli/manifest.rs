@@ -72,9 +72,9 @@ pub fn read(paths: &[PathBuf]) -> Result<(Vec<Manifest>, Vec<Unreadable>), Failu
             let name = file.display().to_string();
             match parse(&text_of(&file)?) {
                 Ok(objects) => {
-                    manifests.extend(objects.into_iter().enumerate().map(|(index, object)| {
-                        Manifest { file: name.clone(), index: index + 1, object }
-                    }))
+                    for (index, object) in objects.into_iter().enumerate() {
+                        manifests.push(Manifest { file: name.clone(), index: index + 1, object });
+                    }
                 }
                 Err(why) => unreadable.push(Unreadable { file: name, why }),
             }

@@ -22,6 +22,7 @@ mod rights;
 mod schema;
 mod screen;
 mod session;
+mod shape;
 mod status;
 mod terminal;
 mod undo;

@@ -1,6 +1,6 @@
 //! `plan NAME | -f FILE`: what each stage does to the pods.
 
-use std::path::PathBuf;
+use std::{fmt::Write, path::PathBuf};
 
 use serde::Serialize;
 
@@ -195,9 +195,9 @@ pub fn table_of(stages: &[StagePreview]) -> String {
             Approval::Required => "approval, then".to_owned(),
             Approval::Automatic => String::new(),
         };
-        waits.push_str(&format!(" {} available", stage.pods.new));
+        let _ = write!(waits, " {} available", stage.pods.new);
         if stage.soak_seconds > 0 {
-            waits.push_str(&format!(", then {}", age(i64::from(stage.soak_seconds))));
+            let _ = write!(waits, ", then {}", age(i64::from(stage.soak_seconds)));
         }
         [
             stage.stage.to_string(),

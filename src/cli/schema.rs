@@ -3,20 +3,19 @@
 
 use std::collections::HashMap;
 
-use jsonschema::error::ValidationErrorKind;
 use kube_cel::{
     CompiledSchema, KubeCelExt, apply_defaults,
     cel::{self, Context},
     compile_schema,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::error::Failure;
+use super::{error::Failure, shape};
+use crate::api::GROUP;
 
 /// The CRD's rules, ready to be asked.
 pub struct Schema {
-    shape: jsonschema::Validator,
-    defaults: Value,
+    schema: Value,
     rules: CompiledSchema,
 }
 
@@ -42,20 +41,14 @@ impl Schema {
         let schema = crd
             .pointer("/spec/versions/0/schema/openAPIV3Schema")
             .ok_or_else(|| broken("it has no schema".into()))?;
-        let mut strict = schema.clone();
-        if let Some(properties) = strict.pointer_mut("/properties").and_then(Value::as_object_mut) {
-            for (field, kind) in
-                [("apiVersion", "string"), ("kind", "string"), ("metadata", "object")]
-            {
-                properties.insert(field.into(), json!({ "type": kind }));
-            }
+        let mut schema = schema.clone();
+        if let Some(properties) = schema.pointer_mut("/properties").and_then(Value::as_object_mut) {
+            let version = format!("{GROUP}/v1alpha1");
+            properties.insert("apiVersion".into(), json!({ "type": "string", "enum": [version] }));
+            properties.insert("kind".into(), json!({ "type": "string" }));
+            properties.insert("metadata".into(), json!({ "type": "object" }));
         }
-        strictly(&mut strict);
-        let shape = jsonschema::options()
-            .with_draft(jsonschema::Draft::Draft7)
-            .build(&strict)
-            .map_err(|error| broken(error.to_string()))?;
-        Ok(Self { shape, rules: compile_schema(schema), defaults: schema.clone() })
+        Ok(Self { rules: compile_schema(&schema), schema })
     }
 
     /// Everything that a new object would be refused for.
@@ -66,23 +59,17 @@ impl Schema {
         if let Some(fields) = object.as_object_mut() {
             fields.remove("status");
         }
-        let mut complaints: Vec<_> = self
-            .shape
-            .iter_errors(&object)
-            .map(|error| Complaint {
-                path: dotted(error.instance_path().as_str()),
-                message: match error.kind() {
-                    ValidationErrorKind::AdditionalProperties { unexpected } => {
-                        format!("there is no field {}; correct or remove it", unexpected.join(", "))
-                    }
-                    _ => error.to_string(),
-                },
-            })
-            .collect();
+        let mut complaints = Vec::new();
+        let named = |field| object.pointer(field).is_some_and(Value::is_string);
+        if !named("/metadata/name") && !named("/metadata/generateName") {
+            let message = "it is required".into();
+            complaints.push(Complaint { path: "metadata.name".into(), message });
+        }
+        shape::check(&self.schema, &object, "", &mut complaints);
         // As in the API server, rules are asked only of what has the right shape.
         if complaints.is_empty() {
-            let object = apply_defaults(&self.defaults, &object);
-            ask(&self.rules, &object, String::new(), &language(), &mut complaints);
+            let object = apply_defaults(&self.schema, &object);
+            ask(&self.rules, &object, "", &language(), &mut complaints);
         }
         complaints
     }
@@ -102,7 +89,7 @@ fn language() -> Context<'static> {
 fn ask(
     rules: &CompiledSchema,
     value: &Value,
-    path: String,
+    path: &str,
     language: &Context<'_>,
     complaints: &mut Vec<Complaint>,
 ) {
@@ -123,19 +110,19 @@ fn ask(
             Err(why) => Some(format!("a rule cannot be evaluated: {why}")),
         };
         let message = message.unwrap_or_else(|| "a rule of the CRD is broken".into());
-        complaints.push(Complaint { path: path.clone(), message });
+        complaints.push(Complaint { path: path.to_owned(), message });
     }
     let mut fields: Vec<_> = rules.properties.iter().collect();
     fields.sort_by_key(|(field, _)| *field);
     for (field, below) in fields {
         if let Some(value) = value.get(field) {
             let dot = if path.is_empty() { "" } else { "." };
-            ask(below, value, format!("{path}{dot}{field}"), language, complaints);
+            ask(below, value, &format!("{path}{dot}{field}"), language, complaints);
         }
     }
     for (below, items) in rules.items.iter().zip(value.as_array()) {
         for (index, item) in items.iter().enumerate() {
-            ask(below, item, format!("{path}[{index}]"), language, complaints);
+            ask(below, item, &format!("{path}[{index}]"), language, complaints);
         }
     }
 }
@@ -158,53 +145,6 @@ fn of_json(value: &Value) -> cel::Value {
             map.into()
         }
     }
-}
-
-/// Turns the CRD's schema into one of JSON Schema that means the same, and knows no other fields.
-fn strictly(schema: &mut Value) {
-    let Some(fields) = schema.as_object_mut() else { return };
-    let nullable = fields.get("nullable") == Some(&json!(true));
-    if fields.get("x-kubernetes-int-or-string") == Some(&json!(true)) {
-        fields.insert("type".into(), json!(["integer", "string"]));
-    }
-    if let (true, Some(kind)) = (nullable, fields.get("type").cloned()) {
-        let mut kinds = kind.as_array().cloned().unwrap_or_else(|| vec![kind]);
-        kinds.push(json!("null"));
-        fields.insert("type".into(), Value::Array(kinds));
-    }
-    if let (true, Some(values)) = (nullable, fields.get_mut("enum").and_then(Value::as_array_mut)) {
-        values.push(Value::Null);
-    }
-    if fields.contains_key("properties") {
-        fields.insert("additionalProperties".into(), json!(false));
-    }
-    // Only Kubernetes knows these formats, and bounds say the same.
-    fields.remove("format");
-    let below = |fields: &mut Map<String, Value>, key: &str| {
-        if let Some(properties) = fields.get_mut(key).and_then(Value::as_object_mut) {
-            properties.values_mut().for_each(strictly);
-        }
-    };
-    below(fields, "properties");
-    if let Some(items) = fields.get_mut("items") {
-        strictly(items);
-    }
-}
-
-/// A JSON pointer as Kubernetes writes paths.
-fn dotted(pointer: &str) -> String {
-    let mut path = String::new();
-    for part in pointer.split('/').skip(1) {
-        if part.bytes().all(|byte| byte.is_ascii_digit()) && !part.is_empty() {
-            path.push_str(&format!("[{part}]"));
-        } else {
-            if !path.is_empty() {
-                path.push('.');
-            }
-            path.push_str(part);
-        }
-    }
-    path
 }
 
 #[cfg(test)]
@@ -254,13 +194,13 @@ mod tests {
     #[test]
     fn shapes_are_refused_at_their_place() {
         for (spec, path) in [
-            (with(stages(&[10, 100]), "pausd", json!(true)), "spec"),
+            (with(stages(&[10, 100]), "pausd", json!(true)), "spec.pausd"),
             (with(stages(&[10, 100]), "paused", json!("yes")), "spec.paused"),
             (with(stages(&[10, 100]), "onFailure", json!("Panic")), "spec.onFailure"),
             (stages(&[0, 100]), "spec.stages[0].percent"),
             (stages(&[10, 101]), "spec.stages[1].percent"),
             (stages(&[]), "spec.stages"),
-            (json!({"stages": [{"percent": 100}]}), "spec"),
+            (json!({"stages": [{"percent": 100}]}), "spec.targetRef"),
             (with(stages(&[10, 100]), "maxSurge", json!([])), "spec.maxSurge"),
         ] {
             let found = complaints(&spec);
@@ -302,6 +242,16 @@ mod tests {
             assert_eq!(found.len(), 1, "{spec}: {found:?}");
             assert!(found[0].1.contains(said), "{found:?}");
         }
+    }
+
+    #[test]
+    fn version_and_name_are_looked_at() {
+        let mut object = gray(&stages(&[10, 100]));
+        object["apiVersion"] = json!("grayrollout.dev/v1");
+        object["metadata"] = json!({});
+        let found = Schema::new().unwrap().check(&object);
+        let paths: Vec<_> = found.iter().map(|complaint| complaint.path.as_str()).collect();
+        assert_eq!(paths, ["metadata.name", "apiVersion"]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! One screen that says where a rollout stands.
 
+use std::fmt::Write;
+
 use jiff::Timestamp;
 
 use super::{
@@ -34,14 +36,14 @@ impl View<'_> {
     pub fn lines(&self) -> Vec<Line> {
         let status = self.gray.status.clone().unwrap_or_default();
         let next = next::next(self.gray, self.now, self.flags);
-        let mut lines = vec![self.head(), self.phase(&status)];
+        let mut lines = vec![self.head(), phase(&status)];
         lines.extend(self.rollout(&status));
         lines.push(pods(&status));
         lines.push(Line::new());
         lines.extend(self.stages(&status));
         lines.push(Line::new());
         lines.extend(self.approved(&status));
-        lines.extend(self.commands(&next));
+        lines.extend(commands(&next));
         lines.extend(self.rights.iter().map(|text| label("Rights").with(Tone::Waiting, text)));
         lines
     }
@@ -74,15 +76,6 @@ impl View<'_> {
         Line::new()
             .with(Tone::Strong, name)
             .plain(format!("  Deployment {target}, namespace {namespace}"))
-    }
-
-    fn phase(&self, status: &GrayRolloutStatus) -> Line {
-        let phase = status.phase.map_or("Unknown", Phase::as_str);
-        let mut line = label("Phase").with(tone(status.phase), phase);
-        if let Some(reason) = next::reason(status).filter(|reason| reason.as_str() != phase) {
-            line = line.plain(format!(" ({})", reason.as_str()));
-        }
-        line.plain(format!(": {}", next::message(status)))
     }
 
     fn rollout(&self, status: &GrayRolloutStatus) -> Option<Line> {
@@ -201,7 +194,7 @@ impl View<'_> {
             (Approval::Automatic, _) => "automatic".to_owned(),
         };
         if let Some(soak) = soak {
-            note.push_str(&format!(", soaks {}", age(i64::from(soak))));
+            let _ = write!(note, ", soaks {}", age(i64::from(soak)));
         }
         note
     }
@@ -230,17 +223,26 @@ impl View<'_> {
         let text = if all.is_empty() { "by nobody yet".into() } else { all.join("; ") };
         Some(label("Approved").plain(text))
     }
+}
 
-    fn commands(&self, next: &Next) -> Vec<Line> {
-        let mut lines = vec![
-            label("Waits for").plain(&next.waits_for),
-            label("Next").with(Tone::Strong, &next.command),
-        ];
-        if next.kubectl != next.command {
-            lines.push(label("or").plain(&next.kubectl));
-        }
-        lines
+fn phase(status: &GrayRolloutStatus) -> Line {
+    let phase = status.phase.map_or("Unknown", Phase::as_str);
+    let mut line = label("Phase").with(tone(status.phase), phase);
+    if let Some(reason) = next::reason(status).filter(|reason| reason.as_str() != phase) {
+        line = line.plain(format!(" ({})", reason.as_str()));
     }
+    line.plain(format!(": {}", next::message(status)))
+}
+
+fn commands(next: &Next) -> Vec<Line> {
+    let mut lines = vec![
+        label("Waits for").plain(&next.waits_for),
+        label("Next").with(Tone::Strong, &next.command),
+    ];
+    if next.kubectl != next.command {
+        lines.push(label("or").plain(&next.kubectl));
+    }
+    lines
 }
 
 fn label(name: &str) -> Line {

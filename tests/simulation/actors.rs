@@ -54,6 +54,7 @@ pub enum Act {
     Soak(i32),
     /// Whether every stage is automatic.
     Automatic(bool),
+    /// What deleting the GrayRollout is to do.
     OnDelete(OnDelete),
     WaitForTermination(bool),
     DeleteGray,

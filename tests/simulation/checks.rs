@@ -82,6 +82,14 @@ pub fn own_strategy(target: &Target) -> &Strategy {
     }
 }
 
+/// The same where somebody removed what was kept on the Deployment: the status remembers it too.
+pub fn remembered_strategy<'a>(snapshot: &'a Snapshot, target: &'a Target) -> &'a Strategy {
+    let readable = matches!(target.original, Some(Ok(_)));
+    let status = &snapshot.rollout.status;
+    let remembered = status.own_strategy.as_ref().filter(|_| !readable);
+    remembered.unwrap_or_else(|| own_strategy(target))
+}
+
 /// Whether a ReplicaSet's status speaks of its present size.
 fn current(set: &ReplicaSet) -> bool {
     set.observed_generation >= set.generation
@@ -118,7 +126,8 @@ pub fn plan(snapshot: &Snapshot, plan: &Plan) -> Checked {
     };
     // What the actions rest on must be stored before them.
     let force = if plan.write == StatusWrite::First { &plan.status } else { status };
-    let budget = budget(spec, own_strategy(target), target.replicas);
+    let own = remembered_strategy(snapshot, target);
+    let budget = budget(spec, own, target.replicas);
     let surge = budget.map_or(0, |budget| budget.surge);
     let stable = |set: &ReplicaSet| force.stable_revision.as_ref() == Some(&set.revision);
     // With the stable revision lost there is nothing that the share could be measured against.
@@ -138,7 +147,7 @@ pub fn plan(snapshot: &Snapshot, plan: &Plan) -> Checked {
     ledger.actions(&plan.actions)?;
     for action in &plan.actions {
         if let Action::PatchDeployment(patch) = action {
-            form(target, &ledger, patch, true)?;
+            form(target, own, &ledger, patch, true)?;
         }
     }
     Ok(())
@@ -170,7 +179,7 @@ pub fn release(orphan: &Orphan, plan: &ReleasePlan) -> Checked {
         || target.rollout_annotation.is_none();
     for action in &plan.actions {
         if let Action::PatchDeployment(patch) = action {
-            form(target, &ledger, patch, !promote).map_err(fail)?;
+            form(target, own_strategy(target), &ledger, patch, !promote).map_err(fail)?;
         }
     }
     Ok(())
@@ -271,7 +280,7 @@ impl Ledger<'_> {
             });
         };
         if grows {
-            let overlap = i32::from(surge == 0 && (self.overlaps() || replicas == 1));
+            let overlap = i32::from(surge == 0 && self.overlaps(index));
             let used: i32 = self.sets.iter().map(|set| self.used(set)).sum();
             ensure(used <= replicas + surge + overlap, || {
                 format!(
@@ -299,16 +308,11 @@ impl Ledger<'_> {
         Ok(())
     }
 
-    /// With maxSurge 0 the first new pod and the last old one overlap.
-    fn overlaps(&self) -> bool {
-        let new: i32 = self.sum(|set| set.template == self.target.template);
-        let old: i32 = self.sum(|set| set.template != self.target.template);
-        new == 1 || old <= 1
-    }
-
-    fn sum(&self, of: impl Fn(&ReplicaSet) -> bool) -> i32 {
-        let sets = self.sets.iter().filter(|set| of(set));
-        sets.map(|set| set.replicas).sum()
+    /// With maxSurge 0 the first pod of the growing side and the last of the other overlap.
+    fn overlaps(&self, growing: usize) -> bool {
+        let size = |index: usize| self.sets.get(index).map_or(0, |set| set.replicas);
+        let others: i32 = (0..self.sets.len()).filter(|index| *index != growing).map(size).sum();
+        size(growing) == 1 || others <= 1
     }
 
     fn used(&self, set: &ReplicaSet) -> i32 {
@@ -321,20 +325,24 @@ impl Ledger<'_> {
 }
 
 /// S10 for one patch, given the sizes that the same plan leaves.
-fn form(target: &Target, ledger: &Ledger<'_>, patch: &DeploymentPatch, managed: bool) -> Checked {
+fn form(
+    target: &Target,
+    own: &Strategy,
+    ledger: &Ledger<'_>,
+    patch: &DeploymentPatch,
+    managed: bool,
+) -> Checked {
     let strategy = patch.strategy.as_ref().unwrap_or(&target.strategy);
     let paused = patch.paused.unwrap_or(target.paused);
     let restores =
         patch.original == AnnotationChange::Remove || patch.rollout == AnnotationChange::Remove;
     if restores {
-        ensure(strategy == own_strategy(target), || format!("S10: gives back with {strategy:?}"))?;
+        ensure(strategy == own, || format!("S10: gives back with {strategy:?}"))?;
     }
     if let AnnotationChange::Set(set) = &patch.original
         && let Some(kept) = &set.strategy
     {
-        ensure(kept == own_strategy(target), || {
-            format!("S10: keeps {kept:?} as the user's own strategy")
-        })?;
+        ensure(kept == own, || format!("S10: keeps {kept:?} as the user's own strategy"))?;
     }
     ensure(paused || *strategy != Strategy::Recreate, || {
         "S10: unpaused while Recreate stands".into()

@@ -1,7 +1,7 @@
 //! Running the cluster: everyone gets their turn, the clock jumps to the next thing that happens.
 
 use grayrollout::{
-    api::{Phase, ROLLOUT_ANNOTATION},
+    api::{GrayRolloutSpec, Phase, ROLLOUT_ANNOTATION},
     plan::Strategy,
 };
 
@@ -264,33 +264,37 @@ impl Sim {
         Ok(())
     }
 
-    fn budget(&self) -> Option<(Budget, &native::Deployment)> {
+    fn budget(&self) -> Option<(Budget, &native::Deployment, &GrayRolloutSpec)> {
         let gray = self.world.gray.as_ref()?;
         let deployment = self.world.cluster.deployment.as_ref()?;
         let spec = gray.spec.as_ref().ok()?;
         let budget = budget(spec, own_strategy(&target(deployment)), deployment.replicas)?;
-        Some((budget, deployment))
+        Some((budget, deployment, spec))
     }
 
     /// What is wrong now and could be put right.
     fn fault(&self) -> Option<String> {
-        let (budget, deployment) = self.budget()?;
+        let (budget, deployment, spec) = self.budget()?;
         let status = &self.world.gray.as_ref()?.status;
         let under_way =
             deployment.annotations.contains_key(ROLLOUT_ANNOTATION) || status.stage.is_some();
         if under_way && !deployment.paused {
             return Some("S10: unpaused in the middle of a rollout".into());
         }
-        if deployment.paused && status.phase == Some(Phase::RolledBack) {
+        let owned = self.world.cluster.owned(deployment);
+        let active = owned.iter().filter(|set| set.replicas > 0).count();
+        if deployment.paused && active == 1 && status.phase == Some(Phase::RolledBack) {
             let own = own_strategy(&target(deployment)).clone();
             if deployment.strategy != own {
                 return Some("RolledBack without the user's own strategy".into());
             }
         }
-        let owned = self.world.cluster.owned(deployment);
         let new = owned.iter().find(|set| set.template == deployment.template)?;
         let cap = cap(status, deployment.replicas, budget.surge, &replica_set(new));
         let available: i32 = owned.iter().map(|set| set.status.available.min(set.replicas)).sum();
+        // Pods that are still going take the room that the stable revision needs.
+        let waits = self.world.cluster.pods.iter().any(|pod| pod.gone_at.is_some());
+        let waits = waits && spec.wait_for_termination;
         // Where no pod more may go, the stable revision must come up first.
         let spare = new.replicas > new.status.available
             || available > deployment.replicas - budget.unavailable;
@@ -298,7 +302,7 @@ impl Sim {
             == Some(&crate::world::hash(deployment.template).to_string());
         // With the stable revision lost capacity is left alone.
         let lost = !owned.iter().any(|set| Some(&set.hash) == status.stable_revision.as_ref());
-        if new.replicas > cap && spare && template_recorded && !lost {
+        if new.replicas > cap && spare && template_recorded && !lost && !waits {
             return Some("S1: more new pods than the stage allows".into());
         }
         if !template_recorded && status.phase != Some(Phase::Stalled) {
@@ -309,7 +313,7 @@ impl Sim {
 
     /// The budget at every moment of an undisturbed rollout, counted in pods.
     fn pods_within_budget(&self) -> Checked {
-        let Some((Budget { surge, unavailable }, deployment)) = self.budget() else {
+        let Some((Budget { surge, unavailable }, deployment, _)) = self.budget() else {
             return Ok(());
         };
         let pods = &self.world.cluster.pods;

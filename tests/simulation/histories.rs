@@ -172,6 +172,8 @@ fn people() -> impl Strategy<Value = Act> {
         1 => percents().prop_map(Act::Stages),
         1 => (0_i32..4).prop_map(Act::Soak),
         1 => prop::bool::ANY.prop_map(Act::Automatic),
+        1 => prop::sample::select(vec![OnDelete::Hold, OnDelete::Rollback, OnDelete::Promote])
+            .prop_map(Act::OnDelete),
         2 => (1_u32..5, prop::bool::ANY).prop_map(|(v, b)| Act::Broken(v, b)),
         1 => (0_usize..20).prop_map(Act::PodFails),
     ]
@@ -183,6 +185,7 @@ fn strangers() -> impl Strategy<Value = Act> {
         3 => Just(Act::GitOps),
         1 => Just(Act::PauseDeployment),
         2 => (0_u32..9).prop_map(Act::Annotate),
+        1 => Just(Act::RemoveAnnotations),
         4 => (0_usize..4, 0_i32..12).prop_map(|(i, n)| Act::ScaleSet(i, n)),
         1 => (0_usize..4).prop_map(Act::DeleteSet),
         1 => prop_oneof![Just("0"), Just("30%"), Just("2")].prop_map(|s| Act::OwnStrategy(s.into())),

@@ -54,8 +54,6 @@ pub enum End {
 pub struct Outcome {
     pub end: End,
     pub writes: u32,
-    /// Whether there was anything to write at all.
-    pub idle: bool,
     pub requeue_after: Option<Duration>,
 }
 
@@ -121,14 +119,9 @@ impl Operator {
             if end == End::Done {
                 pass.events(&plan.events);
             }
-            Outcome {
-                end,
-                writes: pass.writes,
-                idle: plan.actions.is_empty(),
-                requeue_after: plan.requeue_after,
-            }
+            Outcome { end, writes: pass.writes, requeue_after: plan.requeue_after }
         } else {
-            Outcome { end: End::Done, writes: 0, idle: true, requeue_after: None }
+            Outcome { end: End::Done, writes: 0, requeue_after: None }
         };
         if outcome.end == End::Crashed {
             world.say("operator: crashes");
@@ -191,11 +184,6 @@ impl Operator {
         if end == End::Done && calm && !mishap.native_between {
             rest_checks::native_stays_put(world).map_err(fail)?;
         }
-        Ok(Outcome {
-            end,
-            writes,
-            idle: plan.actions.is_empty() && plan.write == StatusWrite::None,
-            requeue_after,
-        })
+        Ok(Outcome { end, writes, requeue_after })
     }
 }

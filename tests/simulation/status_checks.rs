@@ -5,11 +5,11 @@ use grayrollout::{
         Approval, ConditionStatus, ConditionType, GrayRolloutSpec, GrayRolloutStatus, MAX_HISTORY,
         Phase,
     },
-    plan::{Plan, ReplicaSet, Snapshot, StatusWrite, Target},
+    plan::{Action, AnnotationChange, Plan, ReplicaSet, Snapshot, StatusWrite, Target},
 };
 
 use crate::{
-    checks::{budget, count, ensure, own_strategy},
+    checks::{budget, count, ensure, remembered_strategy},
     effect,
     world::{Checked, World, hash},
 };
@@ -138,21 +138,11 @@ fn entered(
     if !same {
         return begun(snapshot, spec, target, after, to);
     }
-    let from = before.stage.unwrap_or(0);
-    for stage in from + 1..=to {
-        approved(spec, after, stage)?;
-        ensure(!spec.paused && target.replicas > 0, || {
-            format!("stage {stage} is entered while paused or at no replicas")
-        })?;
-        if stage > 1 {
-            left(snapshot, spec, target, after, stage - 1)?;
-        }
-    }
-    Ok(())
+    each(snapshot, spec, target, after, before.stage.unwrap_or(0))
 }
 
 /// S5: an approval names this very rollout and at least this stage.
-fn approved(spec: &GrayRolloutSpec, status: &GrayRolloutStatus, stage: i32) -> Checked {
+fn given(spec: &GrayRolloutSpec, status: &GrayRolloutStatus, stage: i32) -> bool {
     let by_status = status
         .approval
         .as_ref()
@@ -162,10 +152,12 @@ fn approved(spec: &GrayRolloutSpec, status: &GrayRolloutStatus, stage: i32) -> C
             && Some(&given.revision) == status.update_revision.as_ref()
             && given.stage >= stage
     });
+    by_status || by_spec
+}
+
+fn automatic(spec: &GrayRolloutSpec, stage: i32) -> bool {
     let number = usize::try_from(stage).unwrap_or(0);
-    ensure(by_status || by_spec || spec.approval_of(number) == Approval::Automatic, || {
-        format!("S5: stage {stage} of rollout {:?} is entered unapproved", status.rollout)
-    })
+    spec.approval_of(number) == Approval::Automatic
 }
 
 fn left(
@@ -183,7 +175,8 @@ fn left(
     }
     let index = usize::try_from(stage - 1).unwrap_or(usize::MAX);
     let given = spec.stages.get(index).ok_or("a stage that does not exist is left")?;
-    let surge = budget(spec, own_strategy(target), target.replicas).map_or(0, |b| b.surge);
+    let surge =
+        budget(spec, remembered_strategy(snapshot, target), target.replicas).map_or(0, |b| b.surge);
     let asked = count(target.replicas, given.percent, surge);
     // A split that was taken over is what the stage holds.
     let held = before.split.map(|split| split.update * target.replicas / split.replicas.max(1));
@@ -222,14 +215,19 @@ fn begun(
         && !new_template
         && before.stage_percents != percents
         && before.phase != Some(Phase::RollingBack);
-    let surge = budget(spec, own_strategy(target), target.replicas).map_or(0, |b| b.surge);
+    let surge =
+        budget(spec, remembered_strategy(snapshot, target), target.replicas).map_or(0, |b| b.surge);
     if edited && before.retry.as_ref().map(|retry| retry.rollout) != before.rollout {
         let at = usize::try_from(before.stage.unwrap_or(0) - 1).ok();
         let share = at.and_then(|at| before.stage_percents.get(at)).copied().unwrap_or(0);
         let kept = percents.iter().filter(|percent| **percent <= share).count();
-        return ensure(usize::try_from(to) == Ok(kept), || {
+        let kept = i32::try_from(kept).unwrap_or(i32::MAX);
+        ensure(to >= kept, || {
             format!("edited at {share}%: stage {to} of {percents:?} instead of {kept}")
-        });
+        })?;
+        // Where none matches, the split stays until someone approves the first stage.
+        ensure(kept > 0 || to == 0, || format!("edited at {share}%: stage {to} at once"))?;
+        return each(snapshot, spec, target, after, kept);
     }
     if let Some(split) = after.split {
         // Taken over: what is there stays, at the last stage that holds at most as many.
@@ -254,14 +252,27 @@ fn begun(
         return ensure(asked <= is, || format!("taken over with {is} new pods at stage {to}"));
     }
     ensure(to <= 1 || known, || format!("a rollout begins at stage {to}"))?;
-    // Stages whose pods are there already may be entered at once, each as it asks.
-    for stage in 1..=to {
-        if known {
-            approved(spec, after, stage)?;
-            ensure(!spec.paused && target.replicas > 0, || {
-                format!("stage {stage} is entered while paused or at no replicas")
-            })?;
-        }
+    if known { each(snapshot, spec, target, after, 0) } else { Ok(()) }
+}
+
+/// Stages beyond `from` whose pods are there already may be entered at once, each as it asks.
+fn each(
+    snapshot: &Snapshot,
+    spec: &GrayRolloutSpec,
+    target: &Target,
+    after: &GrayRolloutStatus,
+    from: i32,
+) -> Checked {
+    // A split that no stage matches waits for someone, whatever its next stage asks.
+    let before = &snapshot.rollout.status;
+    let matched = from > 0 || before.rollout != after.rollout || before.split.is_none();
+    for stage in from + 1..=after.stage.unwrap_or(0) {
+        ensure(given(spec, after, stage) || (matched && automatic(spec, stage)), || {
+            format!("S5: stage {stage} of rollout {:?} is entered unapproved", after.rollout)
+        })?;
+        ensure(!spec.paused && target.replicas > 0, || {
+            format!("stage {stage} is entered while paused or at no replicas")
+        })?;
         if stage > 1 {
             left(snapshot, spec, target, after, stage - 1)?;
         }
@@ -317,9 +328,11 @@ fn completed(after: &Snapshot, first_sight: bool) -> Checked {
     ensure(target.observed_generation >= target.generation || first_sight, || {
         "S17: Completed before the native controller has seen the Deployment given back".into()
     })?;
-    ensure(target.rollout_annotation.is_none() && target.strategy == *own_strategy(target), || {
-        "S17: Completed before the Deployment is given back".into()
-    })
+    ensure(
+        target.rollout_annotation.is_none()
+            && target.strategy == *remembered_strategy(after, target),
+        || "S17: Completed before the Deployment is given back".into(),
+    )
 }
 
 /// What only the history knows: numbers are never used twice, stable is what was fully out.
@@ -333,6 +346,15 @@ pub fn known(world: &World, snapshot: &Snapshot, plan: &Plan) -> Checked {
         ensure(number > highest || after.stage.is_none(), || {
             format!("S5: rollout number {number} was used before; the highest was {highest}")
         })?;
+    }
+    for action in &plan.actions {
+        if let Action::PatchDeployment(patch) = action
+            && let AnnotationChange::Set(kept) = &patch.original
+            && let Some(kept) = &kept.strategy
+        {
+            let own = &world.user_strategy;
+            ensure(kept == own, || format!("S10: keeps {kept:?} where the user's own is {own:?}"))?;
+        }
     }
     if let (Some(approved), Some(stable), Some(_)) =
         (world.approved, &after.stable_revision, after.stage)

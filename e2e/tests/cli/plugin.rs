@@ -20,7 +20,7 @@ pub fn binary() -> &'static Path {
         let name = profile.file_name().and_then(|name| name.to_str()).expect("a profile");
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
         let built = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["build", "--package", "grayrollout", "--bin", "kubectl-gray"])
+            .args(["build", "--workspace", "--bin", "kubectl-gray"])
             .args(["--profile", if name == "debug" { "dev" } else { name }])
             .arg("--target-dir")
             .arg(target)

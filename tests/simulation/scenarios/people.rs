@@ -200,6 +200,7 @@ fn a_reapplied_manifest_is_held_again() {
         story.act(Act::GitOps).run(10_000).sizes(&[5, 5]);
     }
     story.act(Act::Resume).run(10_000).sizes(&[5, 5]);
+    story.act(Act::RemoveAnnotations).run(10_000).sizes(&[5, 5]);
     story.act(Act::ApproveAll).completed(2);
 }
 

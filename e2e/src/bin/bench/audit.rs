@@ -97,11 +97,10 @@ impl Mark {
     /// The requests in the test's namespace since then, in the order in which they came in.
     pub fn requests(&self, test: &Test) -> Vec<Request> {
         let mut log = std::fs::File::open(&test.cluster.audit_log).expect("the audit log opens");
-        let mut text = Vec::new();
+        let mut bytes = Vec::new();
         log.seek(SeekFrom::Start(self.0)).expect("it is at least that long");
-        log.read_to_end(&mut text).expect("it can be read");
-        let text = String::from_utf8_lossy(&text);
-        let mut requests: Vec<Request> = text
+        log.read_to_end(&mut bytes).expect("it can be read");
+        let mut requests: Vec<Request> = String::from_utf8_lossy(&bytes)
             .lines()
             // The last line may be half written.
             .filter_map(|line| serde_json::from_str::<Value>(line).ok())

@@ -34,8 +34,8 @@ async fn bench(test: &Test) {
     let file = output();
     let figures: Vec<_> = figures.iter().map(Figure::json).collect();
     let report = json!({"machine": machine, "figures": figures});
-    let text = serde_json::to_string_pretty(&report).expect("plain JSON");
-    std::fs::write(&file, text + "\n").expect("the report can be written");
+    let report = serde_json::to_string_pretty(&report).expect("plain JSON");
+    std::fs::write(&file, report + "\n").expect("the report can be written");
     println!("\nevery sample: {}", file.display());
 }
 

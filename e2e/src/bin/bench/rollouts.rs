@@ -1,8 +1,11 @@
 //! How long a whole rollout takes, and how much the operator writes for it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
-use grayrollout_e2e::{Json, Snapshot, Test, deployment, grayrollout, new_template};
+use grayrollout_e2e::{Json, Snapshot, Split, Test, deployment, grayrollout, new_template};
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,7 +17,7 @@ const REPLICAS: i64 = 10;
 const STAGES: [i64; 4] = [10, 25, 50, 100];
 /// Rollouts of each case.
 const ROUNDS: usize = 11;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// After this long without a write a rollout is over, its events and status included.
 const QUIET: Duration = Duration::from_millis(1500);
 
@@ -153,15 +156,16 @@ async fn roll(
     is_told: fn(&Value, &Snapshot, &str) -> bool,
     approves: bool,
 ) -> Took {
-    let start = test.record.elapsed();
-    let patched = test.api.patch(&test.deployment_path(name), &new_template(version, json!({})));
-    let patched = patched.await.unwrap_or_else(|error| panic!("the patch is refused: {error}"));
+    let start = Instant::now();
+    let (path, template) = (test.deployment_path(name), new_template(version, json!({})));
+    let patched = test.api.patch(&path, &template).await;
+    let patched = patched.unwrap_or_else(|error| panic!("the patch is refused: {error}"));
     let (mut pods, mut told) = (None, None);
-    let mut approved = 1;
+    let mut entered = 1;
     while told.is_none() || pods.is_none() {
         let mut approve = None;
         let step = test.record.until(PATIENCE, |now| {
-            let since = || (test.record.elapsed() - start).as_secs_f64();
+            let since = || start.elapsed().as_secs_f64();
             if pods.is_none() && replaced(now, name, version) {
                 pods = Some(since());
             }
@@ -171,14 +175,14 @@ async fn roll(
             let status = now.gr(name).at("/status");
             let waits = approves
                 && status.text("/phase") == "AwaitingApproval"
-                && status.int("/stage") == approved;
+                && status.int("/stage") == entered;
             approve = waits.then(|| status.int("/rollout"));
             waits || pods.is_some() && told.is_some()
         });
         step.await.unwrap_or_else(|why| panic!("the rollout of {name} does not end: {why}"));
         if let Some(rollout) = approve {
-            approved += 1;
-            let approval = json!({"status": {"approval": {"rollout": rollout, "stage": approved}}});
+            entered += 1;
+            let approval = json!({"status": {"approval": {"rollout": rollout, "stage": entered}}});
             let done = test.api.patch(&format!("{}/status", test.gr_path(name)), &approval).await;
             done.unwrap_or_else(|error| panic!("the approval is refused: {error}"));
         }
@@ -187,11 +191,10 @@ async fn roll(
 }
 
 fn replaced(now: &Snapshot, name: &str, version: &str) -> bool {
-    now.available(name, version) == REPLICAS
-        && now.replica_sets(now.deployment(name)).iter().all(|set| {
-            set.text("/spec/template/spec/containers/0/image") == format!("app:{version}")
-                || set.int("/status/replicas") == 0
-        })
+    let image = now.deployment(name).text("/spec/template/spec/containers/0/image");
+    image == format!("app:{version}")
+        && now.split(name) == Split { new: REPLICAS, old: 0 }
+        && now.settled(name)
 }
 
 /// What `kubectl rollout status` waits for.

@@ -1,6 +1,7 @@
 //! The terminal: paragraphs that scroll, and a picture at the bottom that is redrawn in place.
 
 use std::{
+    fmt::Write as _,
     io::{IsTerminal, Write, stdout},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -75,7 +76,7 @@ impl Screen {
             // Lines that are too long are cut, so that one line stays one line.
             text.push_str("\x1b[?25l\x1b[?7l");
             if state.drawn {
-                text.push_str(&format!("\x1b[{}A\x1b[J", state.shown.len()));
+                let _ = write!(text, "\x1b[{}A\x1b[J", state.shown.len());
             }
         }
         for (at, line) in lines.iter().enumerate() {

@@ -21,7 +21,7 @@ const REPLICAS: usize = 10;
 /// The image of the change; pods of any other are the old ones.
 const NEW: &str = "web:v2";
 /// How long any step may take, most of which last a few seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 struct Story {
     cluster: &'static Cluster,
