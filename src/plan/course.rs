@@ -166,8 +166,8 @@ fn resting(facts: &Facts<'_>, mut draft: Draft) -> Draft {
         let first = new.is_none() || first && available < facts.replicas();
         return draft.keep(if first { Course::FirstDeploy } else { Course::Resting });
     }
-    let rolled_out_natively = new
-        .is_some_and(|rs| rs.replicas > 0 && rs.replicas == facts.replicas())
+    let rolled_out_natively = facts.replicas() > 0
+        && new.is_some_and(|rs| rs.replicas == facts.replicas() && rs.usable() == rs.replicas)
         && facts.active_besides(new).next().is_none();
     if stable.is_none() || rolled_out_natively {
         return first_sight(facts, draft);
@@ -353,7 +353,8 @@ fn start(facts: &Facts<'_>, draft: &mut Draft) {
 fn settle(facts: &Facts<'_>, draft: &mut Draft) {
     let revision = facts.template_revision();
     let status = &mut draft.status;
-    status.rollout = Some(status.rollout.unwrap_or(0));
+    let saved = facts.original().map_or(0, |original| original.rollout);
+    status.rollout = Some(status.rollout.unwrap_or(0).max(saved));
     status.stable_revision = Some(revision.clone());
     status.update_revision = Some(revision);
     status.template_hash = Some(facts.target.template.to_string());

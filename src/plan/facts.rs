@@ -172,8 +172,12 @@ impl<'a> Facts<'a> {
             Some(split) => {
                 let new = share::scaled_split(split, replicas, surge);
                 let old = share::old_pods(replicas, new, percent >= 100);
-                // However full the split, no old pod is the last before 100% is approved.
-                (new, if percent < 100 { old.max(replicas.min(1)) } else { old })
+                if percent >= 100 {
+                    return (new, old);
+                }
+                // However full the split, the last old pod stays before 100% is approved.
+                let most = if surge == 0 { (replicas - 1).max(0) } else { replicas };
+                (new.min(most), old.max(replicas.min(1)))
             }
             None if status.stage.unwrap_or(0) <= 0 => (0, replicas),
             None => {
@@ -205,12 +209,13 @@ pub fn own_strategy(target: &Target, status: Option<&GrayRolloutStatus>) -> Stra
         .as_ref()
         .and_then(|original| original.as_ref().ok())
         .and_then(|original| original.strategy.clone());
-    match (saved, &target.strategy) {
+    match (saved, remembered) {
         (Some(saved), _) => saved,
-        (None, _) if is_lost && is_form(target) => remembered
-            .cloned()
-            .unwrap_or(Strategy::RollingUpdate { rolling_update: RollingUpdate::default() }),
-        (None, present) => present.clone(),
+        (None, Some(remembered)) if is_lost && is_form(target) => remembered.clone(),
+        (None, None) if is_lost && target.paused && is_form(target) => {
+            Strategy::RollingUpdate { rolling_update: RollingUpdate::default() }
+        }
+        (None, _) => target.strategy.clone(),
     }
 }
 
@@ -224,7 +229,7 @@ fn is_form(target: &Target) -> bool {
                 IntOrPercent::Count(surge) => IntOrPercent::Count(i32::from(*surge == 0)),
                 IntOrPercent::Percent(_) => surge.clone(),
             };
-            target.paused && matches!(surge, IntOrPercent::Count(_)) && *unavailable == held(surge)
+            matches!(surge, IntOrPercent::Count(_)) && *unavailable == held(surge)
         }
         Strategy::Other => false,
     }
