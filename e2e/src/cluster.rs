@@ -61,13 +61,6 @@ impl Cluster {
         drop(supervisor.stdin.take());
         let _ = supervisor.wait();
     }
-
-    /// Starts something that tests share, one at a time.
-    pub fn exclusively<T>(&self, what: impl FnOnce() -> T) -> T {
-        static ONE: Mutex<()> = Mutex::new(());
-        let _held = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        what()
-    }
 }
 
 fn start() -> Result<Cluster, String> {
@@ -121,7 +114,7 @@ fn build_operator(root: &Path, target: &Path, profile: &str) -> Result<PathBuf, 
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     build
-        .args(["build", "--package", "grayrollout", "--bin", "grayrollout"])
+        .args(["build", "--workspace", "--bin", "grayrollout"])
         .args(["--profile", if profile == "debug" { "dev" } else { profile }])
         .arg("--target-dir")
         .arg(target)
