@@ -30,7 +30,7 @@ test: controlplane ## All tests: of the control plane, units, simulation, and en
 	@echo "testing the control plane"
 	@cd $(CONTROLPLANE) && go test -count=1 -timeout 30m ./...
 	@echo "testing the operator: units, simulation, end to end"
-	cargo test --workspace --all-targets
+	GRAYROLLOUT_BIN=$(abspath $(TARGET))/debug/grayrollout cargo test --workspace --all-targets
 
 .PHONY: lint
 lint: rust go ## Formats, lints, and whether generated files are current
