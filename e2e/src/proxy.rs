@@ -44,7 +44,20 @@ struct Shared {
     rule: Mutex<Rule>,
     cut: broadcast::Sender<()>,
     lists: Mutex<BTreeMap<String, Bytes>>,
-    requests: Mutex<Vec<(String, String)>>,
+    writes: Mutex<Vec<Write>>,
+}
+
+/// A request that writes.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// Its method.
+    pub method: String,
+    /// The path, without query.
+    pub path: String,
+    /// The query; empty where there is none.
+    pub query: String,
+    /// What is sent.
+    pub body: Value,
 }
 
 /// A proxy that acts with the operator's rights.
@@ -70,7 +83,7 @@ impl Proxy {
             rule: Mutex::new(Box::new(|_, _| Faults::None)),
             cut: broadcast::Sender::new(1),
             lists: Mutex::default(),
-            requests: Mutex::default(),
+            writes: Mutex::default(),
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let listen = listener.local_addr().expect("an address");
@@ -103,9 +116,9 @@ impl Proxy {
         let _ = self.shared.cut.send(());
     }
 
-    /// Method and path with query of all requests so far.
-    pub fn requests(&self) -> Vec<(String, String)> {
-        lock(&self.shared.requests).clone()
+    /// All requests that write and were passed on so far.
+    pub fn writes(&self) -> Vec<Write> {
+        lock(&self.shared.writes).clone()
     }
 }
 
@@ -128,7 +141,7 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Re
     let method = request.method().as_str().to_owned();
     let path = request.uri().to_string();
     let fault = lock(&shared.rule)(&method, &path);
-    lock(&shared.requests).push((method.clone(), path.clone()));
+
     match fault {
         Faults::Answer(code) => return refusal(code, None),
         Faults::TooMany(seconds) => return refusal(429, Some(seconds)),
@@ -164,6 +177,14 @@ impl Shared {
         }
         let body =
             axum::body::to_bytes(body, usize::MAX).await.map_err(|error| error.to_string())?;
+        if head.method != "GET" {
+            lock(&self.writes).push(Write {
+                method: head.method.to_string(),
+                path: head.uri.path().to_owned(),
+                query: head.uri.query().unwrap_or_default().to_owned(),
+                body: serde_json::from_slice(&body).unwrap_or_default(),
+            });
+        }
         let body = kube::client::Body::from(body.to_vec());
         let answered = self.client.send(Request::from_parts(head, body)).await;
         let (mut head, body) = answered.map_err(|error| error.to_string())?.into_parts();

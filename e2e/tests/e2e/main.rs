@@ -24,4 +24,5 @@ mod rest;
 mod scaling;
 mod stages;
 mod supersede;
+mod writes;
 mod zero;

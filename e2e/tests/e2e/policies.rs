@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use grayrollout_e2e::{Json, Test, grayrollout, run};
+use grayrollout_e2e::{Test, grayrollout, run};
 use serde_json::{Value, json};
 
 /// Installs a policy as shipped, but for its name and for other namespaces.
