@@ -1,6 +1,8 @@
 //! The model of the native controllers reproduces what a real controller-manager did.
 
 #[cfg(test)]
+// The simulation uses what this program leaves.
+#[allow(dead_code, unused_imports)]
 mod native;
 
 #[cfg(test)]

@@ -21,7 +21,9 @@ pub(crate) fn write(namespace: &str, flaws: &[String], history: &[Stored], log: 
         let _ = writeln!(out, "{change}");
     }
     let mut end = Snapshot::default();
-    history.iter().for_each(|stored| end.apply(stored));
+    for stored in history {
+        end.apply(stored);
+    }
     let _ = writeln!(out, "==== the state at the end\n{end}");
     let pods: Vec<String> = end.all(Kind::Pod).map(pod_line).collect();
     for pod in last(&pods, 20) {

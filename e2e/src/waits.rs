@@ -29,9 +29,8 @@ impl Test {
 
     /// Sees to it that something stays true for a while, and fails as soon as it is not.
     pub async fn always(&self, what: &str, during: Duration, holds: impl Fn(&Snapshot) -> bool) {
-        if self.record.until(during, |now| !holds(now)).await.is_ok() {
-            panic!("did not stay true: {what}\n{}", self.record.look(ToString::to_string));
-        }
+        let broken = self.record.until(during, |now| !holds(now)).await.is_ok();
+        assert!(!broken, "did not stay true: {what}\n{}", self.record.look(ToString::to_string));
     }
 
     /// Waits until a GrayRollout's status meets a condition.

@@ -91,6 +91,7 @@ fn approve(world: &mut World, rollout: i64, stage: i32) {
 }
 
 /// Lets someone do something.
+#[allow(clippy::too_many_lines)] // one arm for each act
 pub fn act(world: &mut World, act: &Act) {
     world.say(&format!("{act:?}"));
     let status = world.status();
@@ -117,13 +118,9 @@ pub fn act(world: &mut World, act: &Act) {
             deployment.paused = false;
             deployment.strategy = own;
         }),
-        Act::OwnStrategy(surge) => own_strategy(world, surge),
         Act::Annotate(value) => world.cluster.change_deployment(|deployment| {
             deployment.annotations.insert("note".into(), value.to_string());
         }),
-        Act::RemoveAnnotations => {
-            world.cluster.change_deployment(|deployment| deployment.annotations.clear())
-        }
         Act::ScaleSet(index, size) => {
             if let Some(uid) = nth_set(world, *index) {
                 world.cluster.change_replica_set(&uid, |set| set.replicas = *size);
@@ -188,6 +185,18 @@ pub fn act(world: &mut World, act: &Act) {
         Act::WaitForTermination(wait) => {
             world.change_spec(|spec| spec.wait_for_termination = *wait);
         }
+        // What is remembered in one place alone cannot be lost there too.
+        Act::DeleteGray | Act::LoseStatus | Act::OwnStrategy(_) if is_forgotten(world) => {
+            world.say("  not here: nobody would know any more");
+        }
+        Act::RemoveAnnotations if status.own_strategy.is_none() && status.stage.is_some() => {
+            world.say("  not here: nobody would know any more");
+        }
+        Act::RemoveAnnotations if world.gray.is_none() || status.phase.is_none() => {}
+        Act::RemoveAnnotations => {
+            world.cluster.change_deployment(|deployment| deployment.annotations.clear());
+        }
+        Act::OwnStrategy(surge) => own_strategy(world, surge),
         Act::DeleteGray => {
             world.gray = None;
             world.approved = None;
@@ -224,6 +233,13 @@ pub fn act(world: &mut World, act: &Act) {
         }
         Act::Quota(quota) => world.cluster.quota = *quota,
     }
+}
+
+/// Whether only the status still knows what was the user's own.
+fn is_forgotten(world: &World) -> bool {
+    let kept = world.cluster.deployment.as_ref().and_then(|seen| target(seen).original);
+    let status = world.status();
+    (status.stage.is_some() || status.own_strategy.is_some()) && !matches!(kept, Some(Ok(_)))
 }
 
 /// The highest rollout number that the Deployment and the spec remember without a status.

@@ -379,9 +379,8 @@ pub fn record(world: &mut World) {
     let status = world.status();
     world.highest = world.highest.max(status.rollout.unwrap_or(0));
     let template = world.cluster.deployment.as_ref().map(|deployment| deployment.template);
-    if status.phase == Some(Phase::Completed)
-        && template.map(|template| hash(template).to_string()) == status.template_hash
-    {
+    let settled = status.stage.is_none() && status.stable_revision == status.update_revision;
+    if settled && template.map(|template| hash(template).to_string()) == status.template_hash {
         world.approved = template;
     }
 }

@@ -45,7 +45,7 @@ impl Context {
         self.up
             .iter()
             .filter(|(from, to)| *from <= at && to.is_none_or(|to| at < to))
-            .map(|(from, _)| at - *from)
+            .map(|(from, _)| at.saturating_sub(*from))
             .max()
             .unwrap_or_default()
     }

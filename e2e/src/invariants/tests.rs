@@ -243,7 +243,8 @@ fn s1_more_new_pods_than_approved_by_others_for_long() {
     assert_eq!(story.broken(), [""; 0], "for a moment it may be");
     story.wait(1.0);
     assert_eq!(story.broken(), ["S1"]);
-    story.context.up = vec![(Duration::ZERO, Some(story.at - Duration::from_secs(2)))];
+    story.context.up =
+        vec![(Duration::ZERO, Some(story.at.saturating_sub(Duration::from_secs(2))))];
     assert_eq!(story.broken(), [""; 0], "nobody was there to put it right");
 }
 

@@ -62,7 +62,7 @@ impl Screen {
         let mut state = self.lock();
         // What was drawn stays where it is, and the next picture is another one.
         *state = State::default();
-        self.write(&format!("{}\n", self.paint(line)));
+        write_out(&format!("{}\n", self.paint(line)));
     }
 
     /// Shows the picture in place of the one before; where that cannot be, below it.
@@ -90,7 +90,7 @@ impl Screen {
             text.push_str("\x1b[?25h\x1b[?7h");
         }
         *state = State { shown: lines, drawn: true };
-        self.write(&text);
+        write_out(&text);
     }
 
     /// Leaves the time to read what was said to whoever looks on.
@@ -103,7 +103,7 @@ impl Screen {
     /// Gives the terminal back as it was.
     pub fn restore(&self) {
         if self.terminal {
-            self.write("\x1b[?25h\x1b[?7h\x1b[0m");
+            write_out("\x1b[?25h\x1b[?7h\x1b[0m");
         }
     }
 
@@ -116,16 +116,16 @@ impl Screen {
             .collect()
     }
 
-    fn write(&self, text: &str) {
-        let mut out = stdout().lock();
-        // A reader that went away is no reason to stop: what was started must be ended.
-        let _ = out.write_all(text.as_bytes());
-        let _ = out.flush();
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn write_out(text: &str) {
+    let mut out = stdout().lock();
+    // A reader that went away is no reason to stop: what was started must be ended.
+    let _ = out.write_all(text.as_bytes());
+    let _ = out.flush();
 }
 
 fn code(ink: Ink) -> Option<&'static str> {
