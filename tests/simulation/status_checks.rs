@@ -378,6 +378,10 @@ pub fn forget_deleted(world: &mut World) {
 pub fn record(world: &mut World) {
     let status = world.status();
     world.highest = world.highest.max(status.rollout.unwrap_or(0));
+    world.seen.extend(status.phase.map(Phase::as_str));
+    let holds = |status| status == ConditionStatus::True;
+    let conditions = status.conditions.iter().filter(|condition| holds(condition.status));
+    world.seen.extend(conditions.map(|condition| condition.reason.as_str()));
     let template = world.cluster.deployment.as_ref().map(|deployment| deployment.template);
     let settled = status.stage.is_none() && status.stable_revision == status.update_revision;
     if settled && template.map(|template| hash(template).to_string()) == status.template_hash {

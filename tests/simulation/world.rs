@@ -1,5 +1,7 @@
 //! The simulated cluster: the native objects, one GrayRollout, and what was done to them.
 
+use std::collections::BTreeSet;
+
 use grayrollout::{
     api::{
         GrayRolloutSpec, GrayRolloutStatus, IntOrPercent, ORIGINAL_ANNOTATION, ROLLOUT_ANNOTATION,
@@ -39,6 +41,8 @@ pub struct World {
     pub approved: Option<u32>,
     /// The highest rollout number ever recorded for the present target.
     pub highest: i64,
+    /// Every reason that a condition that holds ever gave.
+    pub seen: BTreeSet<&'static str>,
     /// Writes of the operator, events included.
     pub writes: Writes,
     pub log: Vec<String>,
@@ -173,6 +177,7 @@ impl World {
             user_strategy: setup.strategy(),
             approved: None,
             highest: 0,
+            seen: BTreeSet::new(),
             writes: Writes::default(),
             log: Vec::new(),
         }

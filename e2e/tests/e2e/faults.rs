@@ -158,6 +158,8 @@ fn n59848_restarted_against_a_lagging_server() {
 #[test]
 fn a4971_odd_objects() {
     run(async |t: &Test| {
+        // The nonsense below is a stored state too; its phase and conditions do not fit.
+        t.exempt("conditions");
         let odd = deployment("odd", 2).with(json!({"metadata": {"annotations": {
             "grayrollout.dev/original": "{no json", "grayrollout.dev/rollout": "someone",
         }}}));

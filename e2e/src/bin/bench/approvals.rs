@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     audit::{Mark, Request, millis},
     figures::{Figure, Target, percentile},
+    report::Report,
 };
 
 /// Stages of 5% each, of which all but the first are approved.
@@ -18,10 +19,9 @@ const ROLLOUTS: i64 = 3;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Measures approvals at once and after a pause, and the native answer to a new size beside them.
-pub async fn measure(test: &Test) -> Vec<Figure> {
+pub async fn measure(test: &Test, report: &mut Report) {
     let native = scaled(test).await;
     let target = Some(Target::Median(60.0));
-    let mut figures = Vec::new();
     for (name, pause, what) in [
         ("at-once", Duration::ZERO, "approved at once -> first ReplicaSet write stored, ms"),
         ("held", Duration::from_secs(2), "approved after 2 s -> first ReplicaSet write stored, ms"),
@@ -29,7 +29,7 @@ pub async fn measure(test: &Test) -> Vec<Figure> {
         let latencies = approved(test, name, pause).await;
         let samples: Vec<f64> = latencies.iter().map(|latency| latency.stored).collect();
         let received: Vec<f64> = latencies.iter().map(|latency| latency.received).collect();
-        figures.push(Figure {
+        report.add([Figure {
             what: what.to_owned(),
             unit: "ms",
             native: native.clone(),
@@ -41,9 +41,8 @@ pub async fn measure(test: &Test) -> Vec<Figure> {
                 "timelineOfTheSlowest": timeline_of(&latencies, percentile(&samples, 100)),
             }),
             samples,
-        });
+        }]);
     }
-    figures
 }
 
 struct Latency {

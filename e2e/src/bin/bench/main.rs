@@ -10,13 +10,11 @@ mod approvals;
 mod audit;
 mod figures;
 mod machine;
+mod report;
 mod rollouts;
 
-use std::path::{Path, PathBuf};
-
-use figures::Figure;
 use grayrollout_e2e::{Test, cluster, run};
-use serde_json::json;
+use report::Report;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -26,24 +24,8 @@ fn main() {
 }
 
 async fn bench(test: &Test) {
-    let before = machine::load();
-    let mut figures = approvals::measure(test).await;
-    figures.extend(rollouts::measure(test).await);
-    let machine = machine::describe(&before);
-    println!("\n{}\n\n{}", machine::line(&machine), figures::table(&figures));
-    let file = output();
-    let figures: Vec<_> = figures.iter().map(Figure::json).collect();
-    let report = json!({"machine": machine, "figures": figures});
-    let report = serde_json::to_string_pretty(&report).expect("plain JSON");
-    std::fs::write(&file, report + "\n").expect("the report can be written");
-    println!("\nevery sample: {}", file.display());
-}
-
-/// The report's file; its folder is made.
-fn output() -> PathBuf {
-    let exe = std::env::current_exe().expect("this program has a path");
-    // <target>/release/bench
-    let dir = exe.ancestors().nth(2).unwrap_or(Path::new("target")).join("bench");
-    std::fs::create_dir_all(&dir).expect("a folder for the report");
-    dir.join("rollout.json")
+    let mut report = Report::new();
+    approvals::measure(test, &mut report).await;
+    rollouts::measure(test, &mut report).await;
+    report.finish();
 }

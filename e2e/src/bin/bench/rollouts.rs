@@ -11,15 +11,19 @@ use serde_json::{Value, json};
 use crate::{
     audit::{self, Mark, Request},
     figures::{Figure, Target, percentile},
+    report::Report,
 };
 
 const REPLICAS: i64 = 10;
 const STAGES: [i64; 4] = [10, 25, 50, 100];
 /// Rollouts of each case.
-const ROUNDS: usize = 11;
+const ROUNDS: usize = 9;
 const PATIENCE: Duration = Duration::from_mins(1);
-/// After this long without a write a rollout is over, its events and status included.
+/// After this long without a write a rollout is over, its events and last counts included.
 const QUIET: Duration = Duration::from_millis(1500);
+/// The native controller defers nothing.
+const QUIET_NATIVELY: Duration = Duration::from_millis(500);
+const POLL: Duration = Duration::from_millis(100);
 
 /// Bounds of a Deployment. The GrayRollout keeps the same ones, unless they are left to it.
 struct Case {
@@ -29,7 +33,7 @@ struct Case {
 }
 
 /// Measures rollouts with several bounds.
-pub async fn measure(test: &Test) -> Vec<Figure> {
+pub async fn measure(test: &Test, report: &mut Report) {
     let cases = [
         Case {
             name: "one-zero",
@@ -53,14 +57,11 @@ pub async fn measure(test: &Test) -> Vec<Figure> {
         },
         Case { name: "defaults", words: "all defaults", strategy: None },
     ];
-    let (mut times, mut writes) = (Vec::new(), Vec::new());
     for case in &cases {
         let rounds = case.rounds(test).await;
-        times.extend(case.times(&rounds));
-        writes.push(case.writes(&rounds));
+        report.add(case.times(&rounds));
+        report.add([case.writes(&rounds)]);
     }
-    times.extend(writes);
-    times
 }
 
 /// A rollout of each kind, one after the other.
@@ -91,10 +92,10 @@ impl Case {
             let version = format!("v{}", round + 1);
             let mark = Mark::now(test);
             let native_took = roll(test, &native, &version, is_told_natively, false).await;
-            let native_writes = quiet(test, &mark, |request| request.native).await;
+            let native_writes = quiet(test, &mark, QUIET_NATIVELY, |request| request.native).await;
             let mark = Mark::now(test);
             let our_took = roll(test, &ours, &version, is_completed, true).await;
-            let our_writes = quiet(test, &mark, |request| request.ours).await;
+            let our_writes = quiet(test, &mark, QUIET, |request| request.ours).await;
             let (ours, native) = (our_took, native_took);
             rounds.push(Round { ours, native, our_writes, native_writes });
         }
@@ -213,17 +214,21 @@ fn is_completed(patched: &Value, now: &Snapshot, name: &str) -> bool {
 }
 
 /// Waits until a rollout's last write is over, and counts its writes.
-async fn quiet(test: &Test, mark: &Mark, of: impl Fn(&Request) -> bool) -> BTreeMap<String, usize> {
-    let mut seen = 0;
-    loop {
-        tokio::time::sleep(QUIET).await;
+async fn quiet(
+    test: &Test,
+    mark: &Mark,
+    during: Duration,
+    of: impl Fn(&Request) -> bool,
+) -> BTreeMap<String, usize> {
+    let (mut seen, mut since) = (BTreeMap::new(), Instant::now());
+    while since.elapsed() < during {
+        tokio::time::sleep(POLL).await;
         let requests = mark.requests(test);
-        let writes = requests.iter().filter(|request| of(request) && request.writes());
-        let counts = audit::count(writes);
-        let total = counts.values().sum();
-        if total == seen {
-            return counts;
+        let counts =
+            audit::count(requests.iter().filter(|request| of(request) && request.writes()));
+        if counts != seen {
+            (seen, since) = (counts, Instant::now());
         }
-        seen = total;
     }
+    seen
 }
