@@ -9,10 +9,13 @@ use std::{
 
 use grayrollout_e2e::Test;
 
-/// The plugin's binary, built once in the profile of this test.
+/// The plugin's binary, built once in the profile of this test, unless KUBECTL_GRAY_BIN names one.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
+        if let Some(given) = env::var_os("KUBECTL_GRAY_BIN") {
+            return given.into();
+        }
         let exe = env::current_exe().expect("the path of this test");
         // <target>/<profile>/deps/<program>
         let profile = exe.ancestors().nth(2).expect("a target folder");

@@ -34,6 +34,8 @@ impl Terminal {
         let pair = native_pty_system().openpty(size).expect("a pty");
         let mut builder = CommandBuilder::new(command.get_program());
         builder.args(command.get_args());
+        // It would begin in HOME.
+        builder.cwd(std::env::current_dir().expect("a folder"));
         builder.env("TERM", "xterm-256color");
         for (name, value) in command.get_envs() {
             match value {

@@ -132,9 +132,7 @@ fn lines_where_there_is_no_terminal() {
         };
         until("Completed");
         t.push("web", "v2").await;
-        let lines = until("AwaitingApproval");
-        let last = lines.last().unwrap();
-        assert!(last.contains("stage 1/2, new 1/1, old 3/3"), "{last}");
+        let lines = until("AwaitingApproval rollout 1, stage 1/2, new 1/1, old 3/3");
         assert!(lines.iter().all(|line| !line.contains('\x1b')), "{lines:#?}");
         child.kill().expect("ended");
         child.wait().expect("ended");
