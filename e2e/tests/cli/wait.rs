@@ -59,7 +59,7 @@ fn a_wait_for_what_cannot_happen_any_more() {
         t.push_pods("web", "v2", pods_are("never")).await;
         let said = finish(wait("completed")).await.failed(3);
         assert!(said.contains("Stalled"), "{said}");
-        t.push_pods("web", "v3", pods_are("always")).await;
+        t.push_pods("web", "v3", serde_json::json!({"kwok.grayrollout.dev/ready": null})).await;
         t.held("web", 1, 1, 3).await;
         let (waited, ()) = tokio::join!(finish(wait("completed")), async {
             // Begun or not, the wait sees the way back.
