@@ -164,7 +164,7 @@ Everything stays up until Ctrl-C. In another terminal:
   kubectl get grayrollout --watch                        # see it move
   kubectl set image deployment/web app=web:v3            # the next rollout
   kubectl get grayrollout web -o jsonpath='{{.status.message}}'   # what it waits for, how to approve
-  kubectl rollout undo deployment/web                    # back to what ran before
+  kubectl set image deployment/web app=web:v2            # back to what ran before
   kubectl scale deployment/web --replicas=20             # the stages follow
   kubectl get events --field-selector involvedObject.kind=GrayRollout
 
