@@ -189,10 +189,9 @@ pub fn act(world: &mut World, act: &Act) {
         Act::DeleteGray | Act::LoseStatus | Act::OwnStrategy(_) if is_forgotten(world) => {
             world.say("  not here: nobody would know any more");
         }
-        Act::RemoveAnnotations if status.own_strategy.is_none() && status.stage.is_some() => {
+        Act::RemoveAnnotations if !is_remembered(world) => {
             world.say("  not here: nobody would know any more");
         }
-        Act::RemoveAnnotations if world.gray.is_none() || status.phase.is_none() => {}
         Act::RemoveAnnotations => {
             world.cluster.change_deployment(|deployment| deployment.annotations.clear());
         }
@@ -242,12 +241,18 @@ fn is_forgotten(world: &World) -> bool {
     (status.stage.is_some() || status.own_strategy.is_some()) && !matches!(kept, Some(Ok(_)))
 }
 
-/// The highest rollout number that the Deployment and the spec remember without a status.
+/// Whether the status knows all that the annotations do, and nobody else's strategy stands.
+fn is_remembered(world: &World) -> bool {
+    let status = world.status();
+    let present = world.cluster.deployment.as_ref().map(|seen| &seen.strategy);
+    let known = status.own_strategy.is_some() || status.stage.is_none();
+    status.phase.is_some() && known && present == world.form.as_ref()
+}
+
+/// The rollout number that the Deployment remembers without a status.
 fn remembered(world: &World) -> i64 {
     let kept = world.cluster.deployment.as_ref().and_then(|seen| target(seen).original);
-    let git = world.gray.as_ref().and_then(|gray| gray.spec.as_ref().ok()?.approval.as_ref());
-    let git = git.map_or(0, |approval| approval.rollout);
-    kept.and_then(Result::ok).map_or(0, |original| original.rollout).max(git)
+    kept.and_then(Result::ok).map_or(0, |original| original.rollout)
 }
 
 fn own_strategy(world: &mut World, surge: &str) {

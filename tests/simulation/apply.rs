@@ -193,6 +193,7 @@ impl<'a> Pass<'a> {
             });
             annotate(annotations, ROLLOUT_ANNOTATION, &patch.rollout, Clone::clone);
         });
+        self.world.form = Some(self.world.deployment().strategy.clone());
         let line = format!("operator: patches to {}", self.world.summary());
         self.world.say(&line);
         true

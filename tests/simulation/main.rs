@@ -18,6 +18,8 @@ mod effect;
 #[cfg(test)]
 mod fair;
 #[cfg(test)]
+mod generate;
+#[cfg(test)]
 mod histories;
 #[cfg(test)]
 mod operator;

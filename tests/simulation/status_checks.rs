@@ -267,9 +267,10 @@ fn each(
     let before = &snapshot.rollout.status;
     let matched = from > 0 || before.rollout != after.rollout || before.split.is_none();
     for stage in from + 1..=after.stage.unwrap_or(0) {
-        ensure(given(spec, after, stage) || (matched && automatic(spec, stage)), || {
-            format!("S5: stage {stage} of rollout {:?} is entered unapproved", after.rollout)
-        })?;
+        ensure(
+            given(spec, after, stage) || ((matched || stage > 1) && automatic(spec, stage)),
+            || format!("S5: stage {stage} of rollout {:?} is entered unapproved", after.rollout),
+        )?;
         ensure(!spec.paused && target.replicas > 0, || {
             format!("stage {stage} is entered while paused or at no replicas")
         })?;
@@ -342,7 +343,9 @@ pub fn known(world: &World, snapshot: &Snapshot, plan: &Plan) -> Checked {
     }
     let (before, after) = (&snapshot.rollout.status, &plan.status);
     if after.rollout != before.rollout {
-        let (number, highest) = (after.rollout.unwrap_or(0), world.highest);
+        let spec = snapshot.rollout.spec.as_ref().ok();
+        let git = spec.and_then(|spec| spec.approval.as_ref()).map_or(0, |given| given.rollout);
+        let (number, highest) = (after.rollout.unwrap_or(0), world.highest.max(git));
         ensure(number > highest || after.stage.is_none(), || {
             format!("S5: rollout number {number} was used before; the highest was {highest}")
         })?;

@@ -37,6 +37,8 @@ pub struct World {
     pub gray: Option<Gray>,
     /// The strategy that the user wants back.
     pub user_strategy: Strategy,
+    /// The strategy that the operator's last patch left.
+    pub form: Option<Strategy>,
     /// The template that was last fully rolled out, where it is known.
     pub approved: Option<u32>,
     /// The highest rollout number ever recorded for the present target.
@@ -175,6 +177,7 @@ impl World {
             cluster,
             gray: None,
             user_strategy: setup.strategy(),
+            form: None,
             approved: None,
             highest: 0,
             seen: BTreeSet::new(),
