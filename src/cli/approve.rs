@@ -189,7 +189,7 @@ async fn differences(
     let style = Style { color: style.color && std::io::stderr().is_terminal(), ..style };
     match (old, new) {
         (Ok(Some(old)), Ok(Some(new))) => {
-            let lines = revisions::diff(&old, &new).unwrap_or_default();
+            let lines = revisions::diff(&old, &new);
             let lines = lines.iter().map(|line| line.render(style));
             [String::new()].into_iter().chain(lines).collect::<Vec<_>>().join("\n")
         }

@@ -1,18 +1,15 @@
 //! Pod templates of revisions, and how they differ.
 
 use serde_json::Value;
-use similar::TextDiff;
 
 use super::{
     error::Failure,
-    output::yaml,
     screen::{Line, Tone},
     session::Session,
 };
 use crate::{cluster::slim::POD_TEMPLATE_HASH, cluster::slim::Template, plan::TemplateHash};
 
-/// Unchanged lines around a change, and the most lines of a difference that are shown.
-const AROUND: usize = 2;
+/// Most lines of a difference that are shown.
 const MOST_LINES: usize = 30;
 
 /// The pod template of a revision of a Deployment; `None` where its ReplicaSet is gone.
@@ -62,33 +59,57 @@ pub fn images(template: &Value) -> String {
     images.collect::<Vec<_>>().join(",")
 }
 
-/// How two pod templates differ, as a short diff of their YAML; empty where they do not.
-///
-/// # Errors
-///
-/// Fails where a template cannot be written as YAML.
-pub fn diff(before: &Value, after: &Value) -> Result<Vec<Line>, Failure> {
-    let (before, after) = (yaml(&before)?, yaml(&after)?);
-    let diff = TextDiff::from_lines(before.as_str(), after.as_str());
-    let text = diff.unified_diff().context_radius(AROUND).to_string();
-    let mut lines: Vec<_> = text
-        .lines()
-        .map(|line| {
-            let tone = match line.chars().next() {
-                Some('+') => Tone::Good,
-                Some('-') => Tone::Bad,
-                Some('@') => Tone::Faint,
-                _ => Tone::Plain,
-            };
-            Line::new().with(tone, format!("  {line}"))
-        })
-        .collect();
+/// How two pod templates differ: a line for what was, a line for what is, for each field; empty
+/// where they do not.
+#[must_use]
+pub fn diff(before: &Value, after: &Value) -> Vec<Line> {
+    let mut lines = Vec::new();
+    compare(Some(before), Some(after), "", &mut lines);
     if lines.len() > MOST_LINES {
         let more = lines.len() - MOST_LINES;
         lines.truncate(MOST_LINES);
         lines.push(Line::new().with(Tone::Faint, format!("  and {more} more lines")));
     }
-    Ok(lines)
+    lines
+}
+
+fn compare(before: Option<&Value>, after: Option<&Value>, path: &str, lines: &mut Vec<Line>) {
+    if before == after {
+        return;
+    }
+    let parts = (before.and_then(parts_of), after.and_then(parts_of));
+    if let (Some(before), Some(after)) = parts {
+        for (key, value) in &before {
+            let there = after.iter().find(|(other, _)| other == key).map(|(_, value)| *value);
+            compare(Some(value), there, &below(path, key), lines);
+        }
+        let added = after.iter().filter(|(key, _)| before.iter().all(|(other, _)| other != key));
+        for (key, value) in added {
+            compare(None, Some(value), &below(path, key), lines);
+        }
+        return;
+    }
+    let line = |tone, sign: char, value: &Value| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        Line::new().with(tone, format!("  {sign} {path}: {value}"))
+    };
+    lines.extend(before.map(|value| line(Tone::Bad, '-', value)));
+    lines.extend(after.map(|value| line(Tone::Good, '+', value)));
+}
+
+/// The fields of an object, or the items of a list whose items all have names, as containers do.
+fn parts_of(value: &Value) -> Option<Vec<(&str, &Value)>> {
+    match value {
+        Value::Object(fields) => Some(fields.iter().map(|(k, v)| (k.as_str(), v)).collect()),
+        Value::Array(items) => {
+            items.iter().map(|item| Some((item.get("name")?.as_str()?, item))).collect()
+        }
+        _ => None,
+    }
+}
+
+fn below(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 #[cfg(test)]
@@ -104,24 +125,43 @@ mod tests {
         })
     }
 
+    fn texts(before: &Value, after: &Value) -> Vec<String> {
+        diff(before, after).iter().map(Line::text).collect()
+    }
+
     #[test]
     fn a_diff_names_what_changed_and_nothing_else() {
-        let lines = diff(&template("app:v1"), &template("app:v2")).unwrap();
-        let text: Vec<_> = lines.iter().map(Line::text).collect();
-        let changed: Vec<_> =
-            text.iter().filter(|line| line.starts_with("  +") || line.starts_with("  -")).collect();
-        assert_eq!(changed.len(), 2, "{text:?}");
-        assert!(changed[0].contains("app:v1") && changed[1].contains("app:v2"), "{text:?}");
-        assert!(diff(&template("app:v1"), &template("app:v1")).unwrap().is_empty());
+        assert_eq!(
+            texts(&template("app:v1"), &template("app:v2")),
+            ["  - spec.containers.app.image: app:v1", "  + spec.containers.app.image: app:v2"]
+        );
+        assert_eq!(texts(&template("app:v1"), &template("app:v1")), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_came_and_what_went() {
+        let mut after = template("app:v1");
+        after["metadata"] = json!({"annotations": {"a": "b"}});
+        after["spec"]["containers"][0]["args"] = json!(["-v", "2"]);
+        assert_eq!(
+            texts(&template("app:v1"), &after),
+            [
+                r#"  - metadata.labels: {"app":"web"}"#,
+                r#"  + metadata.annotations: {"a":"b"}"#,
+                r#"  + spec.containers.app.args: ["-v","2"]"#,
+            ]
+        );
     }
 
     #[test]
     fn a_long_diff_is_cut_and_says_so() {
-        let env =
-            |value: &str| (0..50).map(|i| json!({"name": i, "value": value})).collect::<Value>();
-        let lines = diff(&json!({"env": env("a")}), &json!({"env": env("b")})).unwrap();
+        let env = |value: &str| {
+            let one = |i: i32| json!({"name": i.to_string(), "value": value});
+            (0..50).map(one).collect::<Value>()
+        };
+        let lines = texts(&json!({"env": env("a")}), &json!({"env": env("b")}));
         assert_eq!(lines.len(), MOST_LINES + 1);
-        assert!(lines[MOST_LINES].text().ends_with("more lines"));
+        assert_eq!(lines[MOST_LINES], "  and 70 more lines");
     }
 
     #[test]

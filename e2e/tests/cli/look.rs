@@ -21,6 +21,8 @@ fn a_screen_and_the_commands_on_it() {
         t.manage(10, &grayrollout("web", &[10, 50, 100])).await;
         t.push("web", "v2").await;
         t.held("web", 1, 1, 9).await;
+        // Counts follow a moment after the sizes.
+        t.status("web", "9 old", |status| status.int("/stable/available") == 9).await;
         let status = t.status_now("web");
         let screen = gray(t, &["status", "web"]).await.done();
         let rows: Vec<_> = screen.lines().collect();
