@@ -198,7 +198,7 @@ pub fn act(world: &mut World, act: &Act) {
         Act::OwnStrategy(surge) => own_strategy(world, surge),
         Act::DeleteGray => {
             world.gray = None;
-            world.approved = None;
+            (world.approved, world.reached) = (None, None);
             world.cluster.bump();
         }
         Act::CreateGray => {
@@ -209,11 +209,11 @@ pub fn act(world: &mut World, act: &Act) {
         }
         Act::DeleteDeployment => {
             world.cluster.delete_deployment();
-            world.approved = None;
+            (world.approved, world.reached) = (None, None);
         }
         Act::CreateDeployment => recreate(world),
         Act::LoseStatus => {
-            world.approved = None;
+            (world.approved, world.reached) = (None, None);
             world.change_status(|status| *status = GrayRolloutStatus::default());
             world.highest = remembered(world);
         }

@@ -93,7 +93,7 @@ fn spec() -> impl Strategy<Value = GrayRolloutSpec> {
     ];
     let soak = prop_oneof![4 => Just(None), 1 => Just(Some(2)), 1 => Just(Some(8))];
     let first = prop_oneof![5 => Just(None), 1 => Just(Some(Approval::Required))];
-    let deadline = prop_oneof![1 => Just(None), 1 => Just(Some(20))];
+    let deadline = prop_oneof![1 => Just(None), 2 => Just(Some(20))];
     let failure = prop_oneof![3 => Just(OnFailure::Pause), 1 => Just(OnFailure::Rollback)];
     let delete =
         prop_oneof![Just(OnDelete::Hold), Just(OnDelete::Rollback), Just(OnDelete::Promote)];
@@ -164,7 +164,7 @@ fn people() -> impl Strategy<Value = Act> {
         1 => prop::bool::ANY.prop_map(Act::Automatic),
         1 => prop::sample::select(vec![OnDelete::Hold, OnDelete::Rollback, OnDelete::Promote])
             .prop_map(Act::OnDelete),
-        3 => (1_u32..5, prop::bool::weighted(0.7)).prop_map(|(v, b)| Act::Broken(v, b)),
+        4 => (1_u32..5, prop::bool::weighted(0.8)).prop_map(|(v, b)| Act::Broken(v, b)),
         1 => (0_usize..20).prop_map(Act::PodFails),
     ]
 }
@@ -190,7 +190,7 @@ fn strangers() -> impl Strategy<Value = Act> {
 }
 
 fn moments() -> impl Strategy<Value = i64> {
-    prop_oneof![2 => Just(10_i64), 2 => Just(30), 2 => Just(300), 4 => 1000_i64..4000, 3 => Just(15_000), 2 => Just(40_000)]
+    prop_oneof![2 => Just(10_i64), 2 => Just(30), 2 => Just(300), 4 => 1000_i64..4000, 3 => Just(15_000), 4 => Just(40_000)]
 }
 
 /// People and strangers act while everyone runs as they should.

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Most plans in a row that may each find something to write, nobody else acting in between.
-const CHAIN: usize = 4;
+const CHAIN: usize = 5;
 
 /// S13: once everything is written, nothing is left to write. What a plan leads to may complete a
 /// step, so that the next one follows at once; but the row is short and nothing in it is undone.

@@ -2,8 +2,8 @@
 
 use grayrollout::{
     api::{
-        Approval, ConditionStatus, ConditionType, GrayRolloutSpec, GrayRolloutStatus, MAX_HISTORY,
-        Phase,
+        Approval, ConditionStatus, ConditionType, GrayRolloutSpec, GrayRolloutStatus,
+        HistoryResult, MAX_HISTORY, Phase,
     },
     plan::{Action, AnnotationChange, Plan, ReplicaSet, Snapshot, StatusWrite, Target},
 };
@@ -359,8 +359,9 @@ pub fn known(world: &World, snapshot: &Snapshot, plan: &Plan) -> Checked {
             ensure(kept == own, || format!("S10: keeps {kept:?} where the user's own is {own:?}"))?;
         }
     }
+    let fully_out = just_completed(world, after).or(world.approved);
     if let (Some(approved), Some(stable), Some(_)) =
-        (world.approved, &after.stable_revision, after.stage)
+        (fully_out, &after.stable_revision, after.stage)
     {
         let mut sets = snapshot.replica_sets.iter();
         let set = sets.find(|set| set.revision == *stable);
@@ -369,6 +370,15 @@ pub fn known(world: &World, snapshot: &Snapshot, plan: &Plan) -> Checked {
         })?;
     }
     Ok(())
+}
+
+/// The template that reached its last stage, once the history tells that its rollout completed: a
+/// newer template may come before the Deployment is given back.
+fn just_completed(world: &World, status: &GrayRolloutStatus) -> Option<u32> {
+    let (number, template) = world.reached?;
+    let mut history = status.history.iter();
+    let entry = history.find(|entry| entry.rollout == number)?;
+    (entry.result == HistoryResult::Completed).then_some(template)
 }
 
 /// Where the ReplicaSet of the approved template was deleted, whatever runs is as good.
@@ -386,8 +396,15 @@ pub fn record(world: &mut World) {
     let conditions = status.conditions.iter().filter(|condition| holds(condition.status));
     world.seen.extend(conditions.map(|condition| condition.reason.as_str()));
     let template = world.cluster.deployment.as_ref().map(|deployment| deployment.template);
-    let settled = status.stage.is_none() && status.stable_revision == status.update_revision;
-    if settled && template.map(|template| hash(template).to_string()) == status.template_hash {
-        world.approved = template;
+    world.approved = just_completed(world, &status).or(world.approved);
+    if template.map(|template| hash(template).to_string()) != status.template_hash {
+        return;
+    }
+    if status.stage.is_none() && status.stable_revision == status.update_revision {
+        (world.approved, world.reached) = (template, None);
+    }
+    let last = i32::try_from(status.stage_percents.len()).ok();
+    if status.stage.is_some() && status.stage == last && status.stage_reached_at.is_some() {
+        world.reached = status.rollout.zip(template);
     }
 }

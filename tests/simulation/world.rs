@@ -41,6 +41,8 @@ pub struct World {
     pub form: Option<Strategy>,
     /// The template that was last fully rolled out, where it is known.
     pub approved: Option<u32>,
+    /// The rollout that reached its last stage last, and its template.
+    pub reached: Option<(i64, u32)>,
     /// The highest rollout number ever recorded for the present target.
     pub highest: i64,
     /// Every reason that a condition that holds ever gave.
@@ -179,6 +181,7 @@ impl World {
             user_strategy: setup.strategy(),
             form: None,
             approved: None,
+            reached: None,
             highest: 0,
             seen: BTreeSet::new(),
             writes: Writes::default(),
