@@ -16,7 +16,10 @@ use axum::{
 use futures::StreamExt;
 use kube::Client;
 use serde_json::{Value, json};
-use tokio::{sync::broadcast, task::JoinHandle};
+use tokio::{
+    sync::{broadcast, watch},
+    task::JoinHandle,
+};
 
 use crate::{Api, Test};
 
@@ -35,6 +38,12 @@ pub enum Faults {
     FirstList,
     /// Passed on, but the answer is lost: the connection breaks.
     LoseAnswer,
+    /// Neither passed on nor answered; [`Proxy::held`] tells.
+    Hold,
+    /// Passed on, but never answered; [`Proxy::held`] tells once it is committed.
+    HoldAnswer,
+    /// Passed on and answered; [`Proxy::held`] tells then.
+    Tell,
 }
 
 type Rule = Box<dyn FnMut(&str, &str) -> Faults + Send>;
@@ -45,6 +54,7 @@ struct Shared {
     cut: broadcast::Sender<()>,
     lists: Mutex<BTreeMap<String, Bytes>>,
     writes: Mutex<Vec<Write>>,
+    held: watch::Sender<bool>,
 }
 
 /// A request that writes.
@@ -84,6 +94,7 @@ impl Proxy {
             cut: broadcast::Sender::new(1),
             lists: Mutex::default(),
             writes: Mutex::default(),
+            held: watch::Sender::new(false),
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let listen = listener.local_addr().expect("an address");
@@ -104,6 +115,7 @@ impl Proxy {
     /// Decides from now on, by method and path with query, what becomes of each request.
     pub fn rule(&self, rule: impl FnMut(&str, &str) -> Faults + Send + 'static) {
         *lock(&self.shared.rule) = Box::new(rule);
+        self.shared.held.send_replace(false);
     }
 
     /// Lets everything pass again.
@@ -114,6 +126,12 @@ impl Proxy {
     /// Breaks every open answer, which are the watches.
     pub fn cut_watches(&self) {
         let _ = self.shared.cut.send(());
+    }
+
+    /// Waits for a request that is held, or told of, under the present rule.
+    pub async fn held(&self) {
+        let mut held = self.shared.held.subscribe();
+        held.wait_for(|held| *held).await.expect("the proxy is there");
     }
 
     /// All requests that write and were passed on so far.
@@ -146,7 +164,12 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Re
         Faults::Answer(code) => return refusal(code, None),
         Faults::TooMany(seconds) => return refusal(429, Some(seconds)),
         Faults::Late(time) => tokio::time::sleep(time).await,
-        Faults::None | Faults::FirstList | Faults::LoseAnswer => {}
+        Faults::Hold => return shared.hold().await,
+        Faults::None
+        | Faults::FirstList
+        | Faults::LoseAnswer
+        | Faults::HoldAnswer
+        | Faults::Tell => {}
     }
     let list = method == "GET" && !path.contains("watch=");
     let key = path.split('?').next().unwrap_or_default().to_owned();
@@ -158,12 +181,29 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Re
     }
     match shared.pass(request, list.then_some(key)).await {
         Ok(_) if fault == Faults::LoseAnswer => broken(),
+        Ok(_) if fault == Faults::HoldAnswer => shared.hold().await,
+        Ok(response) if fault == Faults::Tell => tell(shared, response),
         Ok(response) => response,
         Err(error) => refusal_with(502, &error, None),
     }
 }
 
+/// The same answer, which is told of when it is through.
+fn tell(shared: Arc<Shared>, response: Response<Body>) -> Response<Body> {
+    let (head, body) = response.into_parts();
+    let end = futures::stream::poll_fn(move |_| {
+        shared.held.send_replace(true);
+        std::task::Poll::Ready(None)
+    });
+    Response::from_parts(head, Body::from_stream(body.into_data_stream().chain(end)))
+}
+
 impl Shared {
+    async fn hold(&self) -> Response<Body> {
+        self.held.send_replace(true);
+        std::future::pending().await
+    }
+
     async fn pass(
         self: &Arc<Self>,
         request: Request<Body>,

@@ -28,6 +28,10 @@ fn f1673_transient_errors_are_no_change() {
         t.manage(4, &grayrollout("web", &[50, 100])).await;
         t.push("web", "v2").await;
         t.held("web", 1, 2, 2).await;
+        t.status("web", "the status tells the last pod's end", |status| {
+            status.int("/stable/current") == 2 && status.int("/stable/available") == 2
+        })
+        .await;
         let before = t.status_now("web");
         for fault in
             [Faults::Answer(500), Faults::Answer(503), Faults::Answer(404), Faults::TooMany(1)]

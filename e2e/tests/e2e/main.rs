@@ -11,6 +11,7 @@ mod adopt;
 mod approvals;
 mod cases;
 mod crash;
+mod crash_each_write;
 mod deadline;
 mod delete;
 mod drift;
