@@ -47,10 +47,10 @@ prove: rust ## The simulation at length: PROVE_CASES random histories (100000), 
 	PROVE_CASES=$(PROVE_CASES) cargo test --release --package grayrollout --test simulation -- --nocapture
 
 .PHONY: bench
-bench: controlplane ## Speed beside the native rollout, as a table and as JSON under target/bench
+bench: controlplane ## Speed beside the native rollout, as tables and JSON; PARTS="approvals scale" for some
 	@echo "building the operator and the benchmark, optimized"
 	@cargo build --release --package grayrollout --bin grayrollout --package grayrollout-e2e --bin bench
-	@GRAYROLLOUT_BIN=$(abspath $(TARGET))/release/grayrollout exec $(TARGET)/release/bench
+	@GRAYROLLOUT_BIN=$(abspath $(TARGET))/release/grayrollout exec $(TARGET)/release/bench $(PARTS)
 
 ##@ Make it
 .PHONY: build

@@ -91,6 +91,16 @@ impl Api {
         self.send("PATCH", path, "application/merge-patch+json", body).await
     }
 
+    /// Applies a manifest server-side as a field manager, over others where they conflict.
+    ///
+    /// # Errors
+    ///
+    /// What the API server answers.
+    pub async fn apply(&self, path: &str, manager: &str, body: &Value) -> Result<Value, ApiError> {
+        let path = format!("{path}?fieldManager={manager}&force=true");
+        self.send("PATCH", &path, "application/apply-patch+yaml", body).await
+    }
+
     /// Deletes an object, its dependents in the background.
     ///
     /// # Errors

@@ -38,6 +38,7 @@ pub use invariants::{Context, Violation, check};
 pub use json::{Json, path_of};
 pub use manifests::{deployment, grayrollout, pods_are, pods_ready_after, stages};
 pub use operator::Operator;
+pub use processes::{Usage, usage_of};
 pub use proxy::{Faults, Proxy, Write};
 pub use record::{Record, Stored};
 pub use snapshot::{Kind, Snapshot, Split};

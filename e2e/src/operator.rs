@@ -13,7 +13,11 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{Cluster, cluster::poll, processes::Process};
+use crate::{
+    Cluster,
+    cluster::poll,
+    processes::{Process, Usage},
+};
 
 const TO_BE_READY: Duration = Duration::from_secs(30);
 
@@ -84,6 +88,11 @@ impl Operator {
     pub async fn exit_code(&mut self, within: Duration) -> Option<i32> {
         let end = poll("the operator ends", within, async || self.process.ended());
         end.await.code()
+    }
+
+    /// What it takes of the machine.
+    pub fn usage(&self) -> Usage {
+        self.process.usage()
     }
 
     /// Its log so far.

@@ -44,6 +44,39 @@ fn tell(what: &str, pid: u32) {
     writeln!(to, "{what} {pid}").expect("the reaper reads");
 }
 
+/// What Linux counts CPU time in, on every architecture.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// What a process takes of the machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Usage {
+    /// Resident memory now, in MiB.
+    pub resident_mib: f64,
+    /// The most resident memory so far, in MiB.
+    pub peak_mib: f64,
+    /// CPU time so far, in s.
+    pub cpu_seconds: f64,
+}
+
+/// What a process takes of the machine, as Linux tells in /proc.
+pub fn usage_of(pid: u32) -> Usage {
+    let read = |file| std::fs::read_to_string(format!("/proc/{pid}/{file}")).expect("it runs");
+    let (status, stat) = (read("status"), read("stat"));
+    let mebibytes = |name| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+        kibibytes.unwrap_or(0.0) / 1024.0
+    };
+    // Behind the name in brackets: the state, ten others, then user and system time in ticks.
+    let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+    let ticks: f64 = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    Usage {
+        resident_mib: mebibytes("VmRSS:"),
+        peak_mib: mebibytes("VmHWM:"),
+        cpu_seconds: ticks / TICKS_PER_SECOND,
+    }
+}
+
 /// A process that is killed at the latest when this one ends.
 pub(crate) struct Process {
     child: Child,
@@ -66,6 +99,11 @@ impl Process {
             .status()
             .expect("kill runs");
         assert!(done.success(), "kill -{name} of a process of ours failed");
+    }
+
+    /// What it takes of the machine.
+    pub fn usage(&self) -> Usage {
+        usage_of(self.pid)
     }
 
     /// The exit status, once it has ended.

@@ -91,7 +91,8 @@ fn enter_next(facts: &Facts<'_>, draft: &mut Draft, has_stable: bool) -> bool {
     let left = draft.status.stage_reached_at.is_some()
         && soaked(facts, &draft.status)
         && (is_reached(facts, &draft.status)
-            || approved >= next && is_held_back(facts, &draft.status));
+            || approved >= next && is_held_back(facts, &draft.status)
+            || is_passed(facts, &draft.status));
     if next > last || stage > 0 && !left {
         return false;
     }
@@ -128,7 +129,10 @@ fn watch_reach(facts: &Facts<'_>, draft: &mut Draft) {
     let (want, _) = facts.wants(&draft.status);
     let new = facts.of_revision(draft.status.update_revision.as_deref());
     let available = new.map_or(0, ReplicaSet::usable);
-    if is_reached(facts, &draft.status) || is_held_back(facts, &draft.status) {
+    let reached = is_reached(facts, &draft.status)
+        || is_held_back(facts, &draft.status)
+        || is_passed(facts, &draft.status);
+    if reached {
         if draft.status.stage_reached_at.is_none() {
             draft.status.stage_reached_at = Some(facts.now);
             tell_reached(facts, draft);
@@ -156,11 +160,7 @@ fn lose(facts: &Facts<'_>, status: &mut GrayRolloutStatus) {
 fn tell_reached(facts: &Facts<'_>, draft: &mut Draft) {
     let stage = draft.status.stage.unwrap_or(0);
     let soak = facts.soak_seconds(stage);
-    let next = stage.saturating_add(1);
-    let goes_on = next <= facts.last_stage()
-        && (facts.approved(&draft.status).0 >= next
-            || facts.is_automatic(next) && draft.status.split.is_none());
-    if stage > 0 && (soak > 0 || goes_on) {
+    if stage > 0 && (soak > 0 || goes_on(facts, &draft.status)) {
         let after_seconds =
             draft.status.stage_started_at.map_or(0.0, |at| seconds_since(facts, at));
         let then = if soak > 0 { format!("; it soaks for {soak} s") } else { String::new() };
@@ -204,6 +204,23 @@ pub fn is_held_back(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
         facts.replica_sets.iter().fold(0_i32, |sum, rs| sum.saturating_add(rs.usable()));
     let floor = facts.replicas() - facts.bounds.unavailable;
     ready && broken && available <= floor
+}
+
+/// Whether someone else made more pods new than the stage asks for, all of them available, where
+/// the stage would be left at once: to take them away first would end pods for nothing.
+pub fn is_passed(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
+    let (want, _) = facts.wants(status);
+    let new = facts.of_revision(status.update_revision.as_deref());
+    let stage = status.stage.unwrap_or(0);
+    let more = new.is_some_and(|rs| rs.is_observed() && rs.replicas > want && rs.usable() > want);
+    more && stage > 0 && facts.soak_seconds(stage) == 0 && goes_on(facts, status)
+}
+
+/// Whether the next stage is entered as soon as this one may be left.
+fn goes_on(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
+    let next = status.stage.unwrap_or(0).saturating_add(1);
+    let automatic = facts.is_automatic(next) && status.split.is_none();
+    next <= facts.last_stage() && (facts.approved(status).0 >= next || automatic)
 }
 
 /// Whether one pod of the stable revision is kept while the last stage soaks: with

@@ -101,7 +101,11 @@ impl<'a> Facts<'a> {
         if !self.managed() || first || hash == status.text("/stableRevision") {
             return None;
         }
-        if hash != status.text("/updateRevision") {
+        // A name that was foreseen may be taken; the status names the other one a moment later.
+        let foreseen = status.text("/updateRevision");
+        let mut sets = self.sets.iter();
+        let is = |set: &&Value| set.text("/metadata/labels/pod-template-hash") == foreseen;
+        if hash != foreseen && sets.any(is) {
             return Some(0);
         }
         let stage = match status.text("/phase") {

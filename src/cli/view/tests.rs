@@ -163,3 +163,34 @@ fn one_line_holds_the_essence() {
         "web Progressing rollout 7, stage 2/3, new 3/5, old 7/5: rollout 7, stage 2 of 3 (50%): moving"
     );
 }
+
+/// The whole screen, as the documentation shows it.
+#[test]
+fn the_screen_in_the_documentation_is_what_is_drawn() {
+    let status = json!({
+        "phase": "AwaitingApproval", "rollout": 7, "stage": 1, "stages": 3, "replicas": 10,
+        "progress": "1/3", "desiredPercent": 10, "actualPercent": 10,
+        "stableRevision": "5d8f6c9b4", "updateRevision": "6d4f9c7b8",
+        "startedAt": "2026-01-01T10:06:00Z", "stageStartedAt": "2026-01-01T10:06:00Z",
+        "stageReachedAt": "2026-01-01T10:06:01Z",
+        "update": {"desired": 1, "current": 1, "available": 1},
+        "stable": {"desired": 9, "current": 9, "available": 9},
+        "conditions": [{
+            "type": "AwaitingApproval", "status": "True", "reason": "StageReached", "message": "",
+            "lastTransitionTime": NOW,
+        }],
+        "message": "rollout 7, stage 1 of 3 (10%): 1 of 1 new pods available, 10 replicas; approve \
+                    stage 2 (50%) with: kubectl patch",
+    });
+    let mut gray = gray(&status);
+    gray.spec.stages[2].approval = None;
+    let style = Style { color: false, unicode: true };
+    let view =
+        View { gray: &gray, now: NOW.parse().unwrap(), flags: " -n shop", rights: &[], style };
+    let screen: Vec<_> = view.lines().iter().map(|line| line.render(style)).collect();
+    let documented = include_str!("../../../docs/kubectl-gray.md").split("```\n").nth(2).unwrap();
+    assert_eq!(
+        screen.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n"),
+        documented.trim_end()
+    );
+}

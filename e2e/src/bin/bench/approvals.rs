@@ -14,14 +14,14 @@ use crate::{
 
 /// Stages of 5% each, of which all but the first are approved.
 const STAGES: i64 = 20;
-/// 57 approvals of each kind.
-const ROLLOUTS: i64 = 3;
+/// 209 approvals of each kind.
+const ROLLOUTS: i64 = 11;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Measures approvals at once and after a pause, and the native answer to a new size beside them.
 pub async fn measure(test: &Test, report: &mut Report) {
     let native = scaled(test).await;
-    let target = Some(Target::Median(60.0));
+    let target = Some(Target::Median(50.0));
     for (name, pause, what) in [
         ("at-once", Duration::ZERO, "approved at once -> first ReplicaSet write stored, ms"),
         ("held", Duration::from_secs(2), "approved after 2 s -> first ReplicaSet write stored, ms"),
@@ -45,9 +45,9 @@ pub async fn measure(test: &Test, report: &mut Report) {
     }
 }
 
-struct Latency {
+pub struct Latency {
     /// From when the approval came in until the ReplicaSet's new size was stored, in ms.
-    stored: f64,
+    pub stored: f64,
     /// The same until the write of it came in.
     received: f64,
     timeline: Vec<Value>,
@@ -58,7 +58,8 @@ fn timeline_of(latencies: &[Latency], stored: f64) -> &[Value] {
     found.map_or(&[], |latency| &latency.timeline)
 }
 
-async fn approved(test: &Test, name: &str, pause: Duration) -> Vec<Latency> {
+/// Rolls out stage by stage, each approved a while after it is held.
+pub async fn approved(test: &Test, name: &str, pause: Duration) -> Vec<Latency> {
     let percents: Vec<i64> = (1..=STAGES).map(|stage| stage * 100 / STAGES).collect();
     test.manage_with(&deployment(name, STAGES), &grayrollout(name, &percents)).await;
     let mut latencies = Vec::new();
@@ -89,9 +90,13 @@ async fn awaiting(test: &Test, name: &str, stage: i64) -> i64 {
     test.rollout(name)
 }
 
-fn latencies_in(requests: &[Request], name: &str) -> Vec<Latency> {
+/// What became of each approval of a Deployment whose ReplicaSets' names begin with `name`.
+pub fn latencies_in(requests: &[Request], name: &str) -> Vec<Latency> {
     let approvals = requests.iter().filter(|request| {
-        !request.ours && request.wrote() && request.resource == "grayrollouts/status"
+        !request.ours
+            && request.wrote()
+            && request.resource == "grayrollouts/status"
+            && request.name == name
     });
     approvals
         .filter_map(|approval| {

@@ -96,6 +96,11 @@ impl Mark {
 
     /// The requests in the test's namespace since then, in the order in which they came in.
     pub fn requests(&self, test: &Test) -> Vec<Request> {
+        self.requests_in(test, &test.namespace)
+    }
+
+    /// The requests in another namespace.
+    pub fn requests_in(&self, test: &Test, namespace: &str) -> Vec<Request> {
         let mut log = std::fs::File::open(&test.cluster.audit_log).expect("the audit log opens");
         let mut bytes = Vec::new();
         log.seek(SeekFrom::Start(self.0)).expect("it is at least that long");
@@ -106,7 +111,7 @@ impl Mark {
             .filter_map(|line| serde_json::from_str::<Value>(line).ok())
             .filter(|event| {
                 event.text("/stage") == "ResponseComplete"
-                    && event.text("/objectRef/namespace") == test.namespace
+                    && event.text("/objectRef/namespace") == namespace
             })
             .filter_map(|event| Request::read(&event))
             .collect();

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use grayrollout_e2e::Json;
+use grayrollout_e2e::{Json, Test, Usage, usage_of};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -58,4 +58,11 @@ fn commit() -> String {
         || "unknown".to_owned(),
         |done| String::from_utf8_lossy(&done.stdout).trim().to_owned(),
     )
+}
+
+/// What the native controllers take, all of them in one process.
+pub fn native(test: &Test) -> Usage {
+    let file = test.cluster.dir.join("kube-controller-manager.pid");
+    let pid = std::fs::read_to_string(file).expect("the controller manager runs");
+    usage_of(pid.trim().parse().expect("a process id"))
 }

@@ -1,31 +1,55 @@
-//! How fast the operator acts on approvals, how long a rollout takes, and how much it writes, each
+//! How fast the operator acts, how long rollouts take, how much it writes and what it needs, each
 //! beside what the native controller does in the same run on the same local control plane.
 //!
-//! Prints a table, and writes it with every sample to `bench/rollout.json` in the target folder.
+//! `bench [PART...]` measures the named parts, or all. Each prints a table, and writes it with
+//! every sample to `bench/PART.json` in the target folder.
 
 // What fails here is told to whoever looks on.
 #![allow(clippy::panic, clippy::expect_used)]
 
 mod approvals;
 mod audit;
+mod crowd;
 mod figures;
+mod first_pod;
 mod machine;
+mod noise;
+mod population;
 mod report;
 mod rollouts;
+mod scale;
 
-use grayrollout_e2e::{Test, cluster, run};
+use grayrollout_e2e::{Test, cluster, run, run_without_operator};
 use report::Report;
 
-fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    assert!(args.is_empty(), "usage: bench");
-    run(bench);
-    cluster().stop();
-}
+const PARTS: [&str; 6] = ["approvals", "first-pod", "rollouts", "noise", "crowd", "scale"];
 
-async fn bench(test: &Test) {
-    let mut report = Report::new();
-    approvals::measure(test, &mut report).await;
-    rollouts::measure(test, &mut report).await;
-    report.finish();
+fn main() {
+    let mut parts: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(&part.as_str())) {
+        panic!("{unknown} is none of {}", PARTS.join(", "));
+    }
+    if parts.is_empty() {
+        parts = PARTS.map(ToOwned::to_owned).to_vec();
+    }
+    for part in parts {
+        let (mut report, part) = (Report::new(&part), part.as_str());
+        match part {
+            // These start operators of their own.
+            "crowd" => run_without_operator(async |test: &Test| {
+                crowd::measure(test, &mut report).await;
+            }),
+            "scale" => run_without_operator(async |test: &Test| {
+                scale::measure(test, &mut report).await;
+            }),
+            _ => run(async |test: &Test| match part {
+                "approvals" => approvals::measure(test, &mut report).await,
+                "first-pod" => first_pod::measure(test, &mut report).await,
+                "rollouts" => rollouts::measure(test, &mut report).await,
+                _ => noise::measure(test, &mut report).await,
+            }),
+        }
+        report.finish();
+    }
+    cluster().stop();
 }

@@ -17,18 +17,19 @@ pub struct Report {
 }
 
 impl Report {
-    /// An empty report; the folder of its file is made.
-    pub fn new() -> Self {
+    /// An empty report of one part; the folder of its file is made.
+    pub fn new(part: &str) -> Self {
         let exe = std::env::current_exe().expect("this program has a path");
         // <target>/release/bench
         let dir = exe.ancestors().nth(2).unwrap_or(Path::new("target")).join("bench");
         std::fs::create_dir_all(&dir).expect("a folder for the report");
-        let file = dir.join("rollout.json");
+        let file = dir.join(format!("{part}.json"));
         Self { file, load_before: machine::load(), figures: Vec::new() }
     }
 
     /// Takes figures in, shows them and writes the file anew.
-    pub fn add<const N: usize>(&mut self, figures: [Figure; N]) {
+    pub fn add(&mut self, figures: impl IntoIterator<Item = Figure>) {
+        let figures: Vec<_> = figures.into_iter().collect();
         println!("{}", table(&figures));
         self.figures.extend(figures);
         let figures: Vec<Value> = self.figures.iter().map(Figure::json).collect();

@@ -1,0 +1,147 @@
+//! Many Deployments in a namespace of their own, which no record is kept of.
+
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, stream};
+use grayrollout_e2e::{Api, Json, Operator, Test, deployment, grayrollout, new_template, path_of};
+use serde_json::{Value, json};
+
+/// Requests of ours at once.
+const AT_ONCE: usize = 32;
+const POLL: Duration = Duration::from_millis(200);
+/// How long ten thousand may take.
+const PATIENCE: Duration = Duration::from_mins(20);
+
+/// Deployments named alike, numbered from 0.
+pub struct Population<'t> {
+    /// What has the control plane.
+    pub test: &'t Test,
+    /// The API server as the administrator.
+    pub api: Api,
+    /// Where they are.
+    pub namespace: String,
+    /// Pods of each.
+    pub replicas: i64,
+}
+
+impl<'t> Population<'t> {
+    /// An empty one.
+    pub async fn new(test: &'t Test, prefix: &str, replicas: i64) -> Self {
+        let namespace = test.api.create_namespace(prefix).await;
+        Self { test, api: test.api.clone(), namespace, replicas }
+    }
+
+    /// More in the same namespace, with another number of pods each.
+    pub fn of_size(&self, replicas: i64) -> Self {
+        Self { test: self.test, api: self.api.clone(), namespace: self.namespace.clone(), replicas }
+    }
+
+    /// An operator for it.
+    pub async fn operator(&self) -> Operator {
+        let mut operator = self.operator_starting();
+        operator.ready().await;
+        operator
+    }
+
+    /// An operator for it that was just started.
+    pub fn operator_starting(&self) -> Operator {
+        let cluster = self.test.cluster;
+        let log = cluster.dir.join(format!("{}.log", self.namespace));
+        Operator::spawn(cluster, &cluster.operator_kubeconfig, &self.namespace, log, &[])
+    }
+
+    /// Creates Deployments, and waits for their ReplicaSets and pods.
+    pub async fn deploy(&self, numbers: std::ops::Range<usize>) {
+        let count = numbers.len();
+        let before = self.count("apps/v1", "replicasets").await;
+        let path = path_of("apps/v1", &self.namespace, "deployments");
+        let bounds = json!({"spec": {"strategy": {"type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}}});
+        self.each(numbers, async |name| {
+            let made = deployment(&name, self.replicas).with(bounds.clone());
+            self.api.post(&path, &made).await.expect("a Deployment");
+        })
+        .await;
+        self.counted("apps/v1", "replicasets", before + count).await;
+    }
+
+    /// Sets the image of each.
+    pub async fn push(&self, numbers: std::ops::Range<usize>, version: &str) {
+        self.each(numbers, async |name| {
+            let path = self.path("apps/v1", "deployments", &name);
+            let patch = new_template(version, json!({}));
+            self.api.patch(&path, &patch).await.expect("the patch is taken");
+        })
+        .await;
+    }
+
+    /// Creates a GrayRollout of each.
+    pub async fn manage(&self, numbers: std::ops::Range<usize>, percents: &[i64]) {
+        let path = path_of("grayrollout.dev/v1alpha1", &self.namespace, "grayrollouts");
+        self.each(numbers, async |name| {
+            self.api.post(&path, &grayrollout(&name, percents)).await.expect("a GrayRollout");
+        })
+        .await;
+    }
+
+    /// Approves a stage.
+    pub async fn approve(&self, name: &str, rollout: i64, stage: i64) {
+        let path = self.path("grayrollout.dev/v1alpha1", "grayrollouts", name) + "/status";
+        let approval = json!({"status": {"approval": {"rollout": rollout, "stage": stage}}});
+        self.api.patch(&path, &approval).await.expect("the approval is taken");
+    }
+
+    /// The path of an object.
+    pub fn path(&self, version: &str, plural: &str, name: &str) -> String {
+        format!("{}/{name}", path_of(version, &self.namespace, plural))
+    }
+
+    async fn each(&self, numbers: std::ops::Range<usize>, act: impl AsyncFn(String)) {
+        stream::iter(numbers)
+            .for_each_concurrent(AT_ONCE, async |number| act(name_of(number)).await)
+            .await;
+    }
+
+    /// Objects of a kind, without reading them.
+    pub async fn count(&self, version: &str, plural: &str) -> usize {
+        let path = path_of(version, &self.namespace, plural) + "?limit=1";
+        let list = self.api.get(&path).await.expect("a list");
+        let more = usize::try_from(list.int("/metadata/remainingItemCount")).unwrap_or(0);
+        list.list("/items").len() + more
+    }
+
+    /// Waits until there are so many objects of a kind.
+    pub async fn counted(&self, version: &str, plural: &str, count: usize) {
+        until(&format!("{count} {plural}"), async || self.count(version, plural).await >= count)
+            .await;
+    }
+
+    /// Waits until an operator tells so many GrayRollouts to be completed.
+    pub async fn completed(&self, operator: &Operator, count: usize) {
+        until(&format!("{count} completed"), async || {
+            let completed = ["grayrollout_phase{", r#"phase="Completed""#];
+            let count: f64 = u32::try_from(count).unwrap_or(u32::MAX).into();
+            operator.metric(&completed).await >= count
+        })
+        .await;
+    }
+
+    /// An object's present state.
+    pub async fn get(&self, version: &str, plural: &str, name: &str) -> Value {
+        self.api.get(&self.path(version, plural, name)).await.expect("the object is there")
+    }
+}
+
+/// The name of the Deployment with a number.
+pub fn name_of(number: usize) -> String {
+    format!("web-{number:05}")
+}
+
+/// Waits, with patience.
+pub async fn until(what: &str, met: impl AsyncFn() -> bool) {
+    let start = Instant::now();
+    while !met().await {
+        assert!(start.elapsed() < PATIENCE, "{what}: not in {} min", PATIENCE.as_secs() / 60);
+        tokio::time::sleep(POLL).await;
+    }
+}
