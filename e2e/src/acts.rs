@@ -1,10 +1,10 @@
 //! What people and other programs do to a Deployment and its GrayRollout.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::{Json, Test, deployment, path_of};
+use crate::{Json, Test, deployment, install, path_of};
 
 impl Test {
     /// Runs kubectl in the test's namespace and returns what it prints.
@@ -36,6 +36,15 @@ impl Test {
         self.catch_up().await;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         if done.status.success() { Ok(text(&done.stdout)) } else { Err(text(&done.stderr)) }
+    }
+
+    /// Creates a ServiceAccount in the test's namespace; gives a kubeconfig of it, and its token.
+    pub async fn service_account(&self, name: &str) -> (PathBuf, String) {
+        self.kubectl(&["create", "serviceaccount", name]).await;
+        let token = install::token(&self.api, &self.namespace, name).await.expect("a token");
+        let file = self.cluster.dir.join(format!("{}-{name}.yaml", self.namespace));
+        install::write_kubeconfig(self.cluster, &token, &file).expect("a kubeconfig");
+        (file, token)
     }
 
     /// Creates an object of one of the kinds used here.

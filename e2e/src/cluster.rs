@@ -88,7 +88,7 @@ fn start() -> Result<Cluster, String> {
 }
 
 /// The target folder and the profile, told from where this very program lies.
-fn target_dir() -> Result<(PathBuf, String), String> {
+pub(crate) fn target_dir() -> Result<(PathBuf, String), String> {
     let exe = env::current_exe().map_err(|error| error.to_string())?;
     // <target>/<profile>/deps/<program> for a test, without deps for a program
     let profile = exe.ancestors().skip(1).find(|dir| !dir.ends_with("deps"));

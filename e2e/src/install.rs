@@ -33,27 +33,30 @@ pub(crate) fn everything(cluster: &Cluster, root: &Path) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|error| error.to_string())?;
-    let token = runtime.block_on(token(cluster))?;
-    write_kubeconfig(cluster, &token)
+    let token = runtime.block_on(async {
+        let api = Api::new(&cluster.kubeconfig).await;
+        token(&api, NAMESPACE, ACCOUNT).await
+    })?;
+    write_kubeconfig(cluster, &token, &cluster.operator_kubeconfig)
 }
 
-async fn token(cluster: &Cluster) -> Result<String, String> {
-    let api = Api::new(&cluster.kubeconfig).await;
-    let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token");
+/// A token of a ServiceAccount.
+pub(crate) async fn token(api: &Api, namespace: &str, account: &str) -> Result<String, String> {
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
     let body = json!({"spec": {"expirationSeconds": 86400}});
     let made = api.post(&path, &body).await;
-    let made = made.map_err(|error| format!("no token for the operator: {error}"))?;
+    let made = made.map_err(|error| format!("no token for {account}: {error}"))?;
     Ok(made.text("/status/token").to_owned())
 }
 
-/// The administrator's kubeconfig with the operator's token. JSON is YAML too.
-fn write_kubeconfig(cluster: &Cluster, token: &str) -> Result<(), String> {
+/// The administrator's kubeconfig with another token. JSON is YAML too.
+pub(crate) fn write_kubeconfig(cluster: &Cluster, token: &str, file: &Path) -> Result<(), String> {
     let mut view = cluster.kubectl();
     view.args(["config", "view", "--raw", "-o", "json"]);
     let config = succeed(&mut view, "reading the kubeconfig")?;
     let config: Value = serde_json::from_str(&config).map_err(|error| error.to_string())?;
     let name = config.text("/users/0/name").to_owned();
     let config = config.with(json!({"users": [{"name": name, "user": {"token": token}}]}));
-    std::fs::write(&cluster.operator_kubeconfig, config.to_string())
-        .map_err(|error| format!("cannot write the operator's kubeconfig: {error}"))
+    std::fs::write(file, config.to_string())
+        .map_err(|error| format!("cannot write {}: {error}", file.display()))
 }

@@ -8,14 +8,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
-
 use crate::{
     Cluster,
     cluster::poll,
+    http,
     processes::{Process, Usage},
 };
 
@@ -73,8 +69,8 @@ impl Operator {
             if let Some(status) = self.process.ended() {
                 panic!("the operator ended ({status}):\n{}", self.log());
             }
-            let answer = self.get("/readyz").await?;
-            answer.starts_with("HTTP/1.1 200").then_some(())
+            let (code, _) = self.get("/readyz", None).await?;
+            (code == 200).then_some(())
         })
         .await;
     }
@@ -102,33 +98,35 @@ impl Operator {
 
     /// The value of a metric whose name and labels contain all of `parts`, summed over all such.
     pub async fn metric(&self, parts: &[&str]) -> f64 {
-        let text = self.get("/metrics").await.expect("/metrics answers");
+        let text = self.all_metrics().await.expect("/metrics answers");
         sum_of(&text, parts)
     }
 
     /// The metrics whose name and labels contain all of `parts`, a line each.
     pub async fn metrics(&self, parts: &[&str]) -> Vec<String> {
-        let text = self.get("/metrics").await.expect("/metrics answers");
+        let text = self.all_metrics().await.expect("/metrics answers");
         lines_of(&text, parts).map(ToOwned::to_owned).collect()
     }
 
     /// Answers of the API server with code 403 so far, where /metrics can be read.
     pub async fn refusals(&self) -> f64 {
-        let text = self.get("/metrics").await.unwrap_or_default();
+        let text = self.all_metrics().await.unwrap_or_default();
         sum_of(&text, &["grayrollout_api_requests_total{", r#"code="403""#])
     }
 
-    async fn get(&self, path: &str) -> Option<String> {
-        let request = async {
-            let mut stream = TcpStream::connect(self.listen).await.ok()?;
-            let head =
-                format!("GET {path} HTTP/1.1\r\nHost: operator\r\nConnection: close\r\n\r\n");
-            stream.write_all(head.as_bytes()).await.ok()?;
-            let mut answer = Vec::new();
-            stream.read_to_end(&mut answer).await.ok()?;
-            Some(String::from_utf8_lossy(&answer).into_owned())
-        };
-        tokio::time::timeout(Duration::from_secs(5), request).await.ok()?
+    /// The status code and the body of one of its endpoints, asked for with a token or without.
+    pub async fn get(&self, path: &str, token: Option<&str>) -> Option<(u16, String)> {
+        let authorization = token.map(|token| format!("Bearer {token}"));
+        http::get(self.listen, path, authorization.as_deref()).await
+    }
+
+    /// Where it listens.
+    pub fn listen(&self) -> SocketAddr {
+        self.listen
+    }
+
+    async fn all_metrics(&self) -> Option<String> {
+        self.get("/metrics", None).await.map(|(_, body)| body)
     }
 }
 

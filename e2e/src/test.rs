@@ -1,6 +1,7 @@
 //! One test: a namespace, a record of it, and an operator for it.
 
 use std::{
+    net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
@@ -153,6 +154,18 @@ impl Test {
             operator.signal("CONT");
         }
         self.is_up();
+    }
+
+    /// Asks the operator that was started last for one of its endpoints, with a token or without.
+    pub async fn ask_operator(&self, path: &str, token: Option<&str>) -> (u16, String) {
+        let operators = self.operators.lock().await;
+        let operator = operators.last().expect("an operator was started");
+        operator.get(path, token).await.expect("the operator answers")
+    }
+
+    /// Where the operators listen.
+    pub async fn operator_addresses(&self) -> Vec<SocketAddr> {
+        self.operators.lock().await.iter().map(Operator::listen).collect()
     }
 
     /// Sum of the metrics, over all operators, whose name and labels contain all of `parts`.

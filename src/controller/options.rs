@@ -26,6 +26,15 @@ pub struct Options {
     /// Where /metrics, /healthz and /readyz are served.
     #[arg(long, value_name = "ADDR", env = "GRAYROLLOUT_LISTEN", default_value = "0.0.0.0:8080")]
     pub listen: SocketAddr,
+    /// Whether /metrics is only for whom the API server knows by a bearer token and allows to get
+    /// the path /metrics. The operator then needs to create TokenReviews and SubjectAccessReviews.
+    #[arg(
+        long,
+        env = "GRAYROLLOUT_METRICS_AUTH",
+        default_value_t = false,
+        action = ArgAction::Set
+    )]
+    pub metrics_auth: bool,
     /// Whether only the holder of a Lease works, so that several processes can run.
     #[arg(
         long,
@@ -133,6 +142,7 @@ mod tests {
     fn leaving_everything_out_gives_the_documented_defaults() {
         let options = parse(&[]).unwrap();
         assert!(options.leader_elect);
+        assert!(!options.metrics_auth);
         assert_eq!(options.listen.to_string(), "0.0.0.0:8080");
         assert_eq!(options.concurrency, 8);
         assert_eq!(options.resync(), Duration::from_mins(10));

@@ -32,7 +32,7 @@ use crate::{
         slim::{Deployments, ReplicaSets, Rollouts},
         watch::Watcher,
     },
-    telemetry::{Health, Metrics, RequestsLayer, Status, serve},
+    telemetry::{Health, Metrics, MetricsAuth, RequestsLayer, Status, serve},
 };
 
 /// How many kinds are watched.
@@ -151,6 +151,7 @@ impl Parts {
             metrics: self.metrics.clone(),
             health: self.health.clone(),
             index: self.index.clone(),
+            auth: self.options.metrics_auth.then(|| MetricsAuth::new(self.calls())),
         };
         tasks.spawn(async move {
             match serve(listener, status).await {

@@ -1,8 +1,12 @@
 //! Everything that is counted. The gauges of single GrayRollouts are in [`super::objects`].
 
+use std::collections::{BTreeSet, HashMap};
+
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder, process_collector::ProcessCollector,
+    TextEncoder,
+    core::{Collector, MetricVec, MetricVecBuilder},
+    process_collector::ProcessCollector,
 };
 
 use crate::{
@@ -17,18 +21,72 @@ const SHORT: &[f64] =
 const LONG: &[f64] =
     &[1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 14400.0, 43200.0, 86400.0, 604_800.0];
 
-/// Which version this is, and what the process uses.
-fn register_process(registry: &Registry) -> prometheus::Result<()> {
-    let opts = Opts::new("grayrollout_build_info", "Always 1; the version is a label.");
-    let build = IntGaugeVec::new(opts, &["version"])?;
-    build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-    registry.register(Box::new(build))?;
-    registry.register(Box::new(ProcessCollector::for_self()))
+/// What the reference tells of one metric.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Described {
+    /// Its name.
+    pub name: String,
+    /// counter, gauge or histogram.
+    pub kind: &'static str,
+    /// Names of its labels.
+    pub labels: Vec<String>,
+    /// What it tells.
+    pub help: String,
 }
+
+/// A registry that knows what was registered.
+#[derive(Default)]
+struct Registrar {
+    registry: Registry,
+    described: Vec<Described>,
+}
+
+impl Registrar {
+    fn add<C: Collector + 'static>(&mut self, kind: &'static str, metric: C) -> Outcome<()> {
+        self.described.extend(metric.desc().into_iter().map(|desc| Described {
+            name: desc.fq_name.clone(),
+            kind: if desc.fq_name.ends_with("_total") { "counter" } else { kind },
+            labels: desc.variable_labels.clone(),
+            help: desc.help.clone(),
+        }));
+        self.registry.register(Box::new(metric))
+    }
+
+    fn counter(&mut self, name: &str, help: &str, labels: &[&str]) -> Outcome<IntCounterVec> {
+        let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
+        self.add("counter", metric.clone())?;
+        Ok(metric)
+    }
+
+    fn histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        bounds: &[f64],
+        labels: &[&str],
+    ) -> Outcome<HistogramVec> {
+        let opts = HistogramOpts::new(name, help).buckets(bounds.to_vec());
+        let metric = HistogramVec::new(opts, labels)?;
+        self.add("histogram", metric.clone())?;
+        Ok(metric)
+    }
+
+    /// Which version this is, and what the process uses.
+    fn process(&mut self) -> Outcome<()> {
+        let opts = Opts::new("grayrollout_build_info", "Always 1; the version is a label.");
+        let build = IntGaugeVec::new(opts, &["version"])?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        self.add("gauge", build)?;
+        self.add("gauge", ProcessCollector::for_self())
+    }
+}
+
+type Outcome<T> = prometheus::Result<T>;
 
 /// The counters, gauges and histograms of this process, in a registry of its own.
 pub struct Metrics {
     registry: Registry,
+    described: Vec<Described>,
     rollouts: IntCounterVec,
     approvals: IntCounterVec,
     stage_duration: HistogramVec,
@@ -62,18 +120,7 @@ impl Metrics {
     ///
     /// Fails where two metrics have the same name.
     pub fn new() -> prometheus::Result<Self> {
-        let registry = Registry::new();
-        let counter = |name: &str, help: &str, labels: &[&str]| {
-            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok::<_, prometheus::Error>(metric)
-        };
-        let histogram = |name: &str, help: &str, bounds: &[f64], labels: &[&str]| {
-            let opts = HistogramOpts::new(name, help).buckets(bounds.to_vec());
-            let metric = HistogramVec::new(opts, labels)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok::<_, prometheus::Error>(metric)
-        };
+        let mut all = Registrar::default();
         let approve_to_scale = Histogram::with_opts(
             HistogramOpts::new(
                 "grayrollout_approve_to_scale_seconds",
@@ -81,85 +128,86 @@ impl Metrics {
             )
             .buckets(SHORT.to_vec()),
         )?;
-        registry.register(Box::new(approve_to_scale.clone()))?;
+        all.add("histogram", approve_to_scale.clone())?;
         let leader = IntGauge::new("grayrollout_leader", "1 while this process leads.")?;
-        registry.register(Box::new(leader.clone()))?;
-        register_process(&registry)?;
+        all.add("gauge", leader.clone())?;
+        all.process()?;
 
         Ok(Self {
-            rollouts: counter(
+            rollouts: all.counter(
                 "grayrollout_rollouts_total",
                 "Rollouts that ended.",
                 &["namespace", "result"],
             )?,
-            approvals: counter(
+            approvals: all.counter(
                 "grayrollout_approvals_total",
                 "Approvals that counted, and that did not.",
                 &["namespace", "result"],
             )?,
-            stage_duration: histogram(
+            stage_duration: all.histogram(
                 "grayrollout_stage_duration_seconds",
                 "Time from entering a stage until all its pods were available.",
                 LONG,
                 &["namespace"],
             )?,
-            approval_wait: histogram(
+            approval_wait: all.histogram(
                 "grayrollout_approval_wait_seconds",
                 "Time that a stage waited for its approval.",
                 LONG,
                 &["namespace"],
             )?,
-            rollout_duration: histogram(
+            rollout_duration: all.histogram(
                 "grayrollout_rollout_duration_seconds",
                 "Time from the start of a rollout to its end.",
                 LONG,
                 &["namespace"],
             )?,
-            drift: counter(
+            drift: all.counter(
                 "grayrollout_drift_corrections_total",
                 "Changes by others that were put back.",
                 &["namespace", "field"],
             )?,
-            reconcile_duration: histogram(
+            reconcile_duration: all.histogram(
                 "grayrollout_reconcile_duration_seconds",
                 "Time of one decision with its writes.",
                 SHORT,
                 &["result"],
             )?,
-            reconcile_errors: counter(
+            reconcile_errors: all.counter(
                 "grayrollout_reconcile_errors_total",
                 "Decisions that could not be carried out.",
                 &["reason"],
             )?,
-            requests: counter(
+            requests: all.counter(
                 "grayrollout_api_requests_total",
                 "Requests to the API server.",
                 &["verb", "resource", "code"],
             )?,
-            request_duration: histogram(
+            request_duration: all.histogram(
                 "grayrollout_api_request_duration_seconds",
                 "Time until the API server answered.",
                 SHORT,
                 &["verb", "resource"],
             )?,
-            watch_events: counter(
+            watch_events: all.counter(
                 "grayrollout_watch_events_total",
                 "Objects that came by list or watch.",
                 &["resource"],
             )?,
-            watch_restarts: counter(
+            watch_restarts: all.counter(
                 "grayrollout_watch_restarts_total",
                 "Watches begun anew after an error.",
                 &["resource"],
             )?,
-            events: counter(
+            events: all.counter(
                 "grayrollout_events_total",
                 "Events told to people, by what became of them.",
                 &["reason", "result"],
             )?,
             approve_to_scale,
             leader,
-            registry,
+            registry: all.registry,
+            described: all.described,
         })
     }
 
@@ -210,6 +258,23 @@ impl Metrics {
         }
     }
 
+    /// What there is, in the order of its registration.
+    #[must_use]
+    pub fn described(&self) -> &[Described] {
+        &self.described
+    }
+
+    /// Ends the series of all other namespaces, so that those which come and go do not fill the
+    /// memory, of this process and of Prometheus.
+    pub fn keep_namespaces(&self, live: &BTreeSet<&str>) {
+        keep(&self.rollouts, live);
+        keep(&self.approvals, live);
+        keep(&self.drift, live);
+        for histogram in [&self.stage_duration, &self.approval_wait, &self.rollout_duration] {
+            keep(histogram, live);
+        }
+    }
+
     /// Everything in the text format.
     ///
     /// # Errors
@@ -217,5 +282,44 @@ impl Metrics {
     /// Fails where a metric cannot be written.
     pub fn encode(&self) -> prometheus::Result<String> {
         TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+}
+
+fn keep<B: MetricVecBuilder>(metric: &MetricVec<B>, live: &BTreeSet<&str>) {
+    for family in metric.collect() {
+        for series in family.get_metric() {
+            let labels: HashMap<&str, &str> =
+                series.get_label().iter().map(|label| (label.name(), label.value())).collect();
+            if labels.get("namespace").is_some_and(|namespace| !live.contains(namespace)) {
+                // It fails only where the series is gone already.
+                let _ = metric.remove(&labels);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespaces_series_end_with_its_last_grayrollout() {
+        let metrics = Metrics::new().unwrap();
+        for namespace in ["shop", "bank"] {
+            let drift = Event {
+                kind: EventKind::DriftCorrected { field: "paused" },
+                message: String::new(),
+                on_target: true,
+            };
+            metrics.observe(namespace, &drift);
+            let approved = EventKind::StageApproved { waited_seconds: 1.0 };
+            metrics.observe(namespace, &Event { kind: approved, ..drift });
+        }
+        metrics.keep_namespaces(&BTreeSet::from(["shop"]));
+        let text = metrics.encode().unwrap();
+        assert!(!text.contains("bank"), "{text}");
+        for name in ["drift_corrections_total", "approvals_total", "approval_wait_seconds_count"] {
+            assert!(text.contains(&format!("grayrollout_{name}{{")), "{name} of shop is gone");
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::{fmt::Write, sync::Arc};
 
+use super::metrics::Described;
 use crate::{
     api::{ConditionStatus, ConditionType, Track},
     cluster::{index::Index, slim::ObjectKey},
@@ -16,6 +17,8 @@ const CHUNK: usize = 256;
 struct Family {
     name: &'static str,
     help: &'static str,
+    /// Labels beside namespace and name.
+    labels: &'static [&'static str],
     series: fn(&Rollout, &mut dyn Iterator<Item = &ReplicaSet>, &mut Lines<'_>),
 }
 
@@ -23,6 +26,7 @@ const FAMILIES: [Family; 7] = [
     Family {
         name: "grayrollout_phase",
         help: "1 for the present phase.",
+        labels: &["phase"],
         series: |rollout, _, lines| {
             if let Some(phase) = rollout.status.phase {
                 lines.add(&format!(",phase=\"{}\"", phase.as_str()), 1.0);
@@ -32,16 +36,19 @@ const FAMILIES: [Family; 7] = [
     Family {
         name: "grayrollout_stage",
         help: "The stage being moved to or held.",
+        labels: &[],
         series: |rollout, _, lines| lines.while_rolling(rollout, rollout.status.stage, 1.0),
     },
     Family {
         name: "grayrollout_stages",
         help: "How many stages the rollout has.",
+        labels: &[],
         series: |rollout, _, lines| lines.while_rolling(rollout, rollout.status.stages, 1.0),
     },
     Family {
         name: "grayrollout_desired_ratio",
         help: "Share of the pods that the stage asks for on the new revision.",
+        labels: &[],
         series: |rollout, _, lines| {
             lines.while_rolling(rollout, rollout.status.desired_percent, 100.0);
         },
@@ -49,17 +56,34 @@ const FAMILIES: [Family; 7] = [
     Family {
         name: "grayrollout_actual_ratio",
         help: "Share of the pods that run the new revision.",
+        labels: &[],
         series: |rollout, _, lines| {
             lines.while_rolling(rollout, rollout.status.actual_percent, 100.0);
         },
     },
-    Family { name: "grayrollout_replicas", help: "Pods by revision and state.", series: replicas },
+    Family {
+        name: "grayrollout_replicas",
+        help: "Pods by revision and state.",
+        labels: &["track", "state"],
+        series: replicas,
+    },
     Family {
         name: "grayrollout_awaiting_approval_since_timestamp_seconds",
         help: "Since when the next stage waits for an approval.",
+        labels: &[],
         series: awaiting,
     },
 ];
+
+/// What the reference tells of these gauges.
+pub fn described() -> impl Iterator<Item = Described> {
+    FAMILIES.iter().map(|family| Described {
+        name: family.name.to_owned(),
+        kind: "gauge",
+        labels: ["namespace", "name"].iter().chain(family.labels).map(ToString::to_string).collect(),
+        help: family.help.to_owned(),
+    })
+}
 
 /// The lines of one family.
 struct Lines<'a> {

@@ -19,6 +19,7 @@ mod faults;
 mod flood;
 mod gitops;
 mod manifests;
+mod monitoring;
 mod objects;
 mod pause;
 mod policies;
