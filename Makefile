@@ -39,11 +39,18 @@ test: controlplane prometheus ## All tests: of the control plane, packages, unit
 	@echo "testing the operator: units, simulation, end to end"
 	GRAYROLLOUT_BIN=$(abspath $(TARGET))/debug/grayrollout cargo test --workspace --all-targets
 
+.PHONY: e2e-node
+e2e-node: controlplane ## Real containers on a real node: needs root, containerd, runc, network plugins
+	@e2e/node/run.sh --check
+	@$(MAKE) --no-print-directory image
+	@cargo build --package grayrollout --bin grayrollout --package grayrollout-e2e --bin node
+	@GRAYROLLOUT_BIN=$(abspath $(TARGET))/debug/grayrollout e2e/node/run.sh $(TARGET) $(TARGET)/image/grayrollout-$(VERSION).tar
+
 .PHONY: lint
 lint: rust go ## Formats, lints, and whether generated files are current
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	@for module in $(CONTROLPLANE) $(PACKAGES); do \
+	@for module in $(CONTROLPLANE) $(PACKAGES) e2e/node; do \
 		echo "gofmt -l $$module" && bad=$$(gofmt -l $$module) && \
 		if [ -n "$$bad" ]; then echo "not formatted, see gofmt -d: $$bad" >&2; exit 1; fi; \
 		echo "go vet $$module" && (cd $$module && go vet ./...) || exit 1; done

@@ -5,10 +5,11 @@ import (
 	"log"
 	"os"
 	"path/filepath"
-	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -37,7 +38,7 @@ func decode(t *testing.T, text string) map[string]object {
 	objects := map[string]object{}
 	for _, document := range strings.Split("\n"+text, "\n---\n") {
 		var o object
-		if err := yaml.UnmarshalStrict([]byte(document), &o); err != nil {
+		if err := yaml.UnmarshalStrict([]byte(document+"\n"), &o); err != nil {
 			t.Fatalf("%v in\n%s", err, document)
 		}
 		if len(o) == 0 {
@@ -92,16 +93,24 @@ func rendered(t *testing.T, into release, values string) map[string]object {
 	return objects
 }
 
+var blankLines = regexp.MustCompile(`\n[ \n]*\n`)
+
+// Kustomize writes a folded text that has indented lines with blank ones between them, which mean
+// nothing in CEL.
+var withoutBlankLines = cmp.Transformer("withoutBlankLines", func(text string) folded {
+	return folded(blankLines.ReplaceAllString(text, "\n"))
+})
+
+type folded string
+
 func compare(t *testing.T, kustomize, chart map[string]object) {
 	t.Helper()
 	for key, want := range kustomize {
 		if strings.HasPrefix(key, "Namespace/") {
 			continue // helm install --create-namespace makes it
 		}
-		if got := chart[key]; !reflect.DeepEqual(got, want) {
-			wantText, _ := yaml.Marshal(want)
-			gotText, _ := yaml.Marshal(got)
-			t.Errorf("%s differs: kustomize\n%s\nchart\n%s", key, wantText, gotText)
+		if diff := cmp.Diff(want, chart[key], withoutBlankLines); diff != "" {
+			t.Errorf("%s: - kustomize, + chart\n%s", key, diff)
 		}
 	}
 	for key := range chart {

@@ -3,6 +3,7 @@ module grayrollout.dev/e2e/packages
 go 1.26.0
 
 require (
+	github.com/google/go-cmp v0.7.0
 	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.95.2
 	github.com/yuin/gopher-lua v1.1.2
 	helm.sh/helm/v3 v3.22.0

@@ -40,6 +40,24 @@ pub fn cluster() -> &'static Cluster {
 }
 
 impl Cluster {
+    /// Starts another one, with nothing installed; whoever starts it stops it.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not start.
+    pub fn bare() -> Result<Self, String> {
+        start_bare().map(|(cluster, _)| cluster)
+    }
+
+    /// Makes the kubeconfig of the operator's ServiceAccount, which must exist by now.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no token.
+    pub fn use_operators_account(&self) -> Result<(), String> {
+        install::operators_account(self)
+    }
+
     /// The kubeconfig of one of the users alice, bob and carol, who have no rights of their own.
     pub fn kubeconfig_of(&self, user: &str) -> PathBuf {
         self.dir.join(format!("kubeconfig-{user}.yaml"))
@@ -64,6 +82,12 @@ impl Cluster {
 }
 
 fn start() -> Result<Cluster, String> {
+    let (cluster, root) = start_bare()?;
+    install::everything(&cluster, root)?;
+    Ok(cluster)
+}
+
+fn start_bare() -> Result<(Cluster, &'static Path), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the workspace has no root")?;
     let (target, profile) = target_dir()?;
     let supervisor = build_supervisor(root, &target)?;
@@ -83,8 +107,7 @@ fn start() -> Result<Cluster, String> {
         dir,
         supervisor: Mutex::new(child),
     };
-    install::everything(&cluster, root)?;
-    Ok(cluster)
+    Ok((cluster, root))
 }
 
 /// The target folder and the profile, told from where this very program lies.

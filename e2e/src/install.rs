@@ -29,6 +29,11 @@ pub(crate) fn everything(cluster: &Cluster, root: &Path) -> Result<(), String> {
     succeed(&mut create, "creating the operator's namespace")?;
     apply(&["-n", NAMESPACE, "-k"], &root.join("config/rbac"))?;
 
+    operators_account(cluster)
+}
+
+/// Makes the kubeconfig of the operator's ServiceAccount.
+pub(crate) fn operators_account(cluster: &Cluster) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -110,9 +110,7 @@ impl MetricsAuth {
             .body(review.to_string().into_bytes())
             .map_err(|error| unanswered(resource, &error.to_string()))?;
         let answer: Result<Review<S>, CallError> = self.calls.read(request).await;
-        answer
-            .map(|review| review.status)
-            .map_err(|error| unanswered(resource, &error.to_string()))
+        answer.map(|review| review.status).map_err(|error| unanswered(resource, &error.to_string()))
     }
 }
 

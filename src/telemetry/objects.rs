@@ -80,7 +80,11 @@ pub fn described() -> impl Iterator<Item = Described> {
     FAMILIES.iter().map(|family| Described {
         name: family.name.to_owned(),
         kind: "gauge",
-        labels: ["namespace", "name"].iter().chain(family.labels).map(ToString::to_string).collect(),
+        labels: ["namespace", "name"]
+            .iter()
+            .chain(family.labels)
+            .map(|label| (*label).to_owned())
+            .collect(),
         help: family.help.to_owned(),
     })
 }

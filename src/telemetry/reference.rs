@@ -100,7 +100,8 @@ mod tests {
         let metrics = Metrics::new().unwrap();
         for metric in objects::described().chain(metrics.described().iter().cloned()) {
             for label in metric.labels {
-                let explained = LABELS.iter().any(|(names, _)| names.split(", ").any(|n| n == label));
+                let explained =
+                    LABELS.iter().any(|(names, _)| names.split(", ").any(|n| n == label));
                 assert!(explained, "{label} of {}", metric.name);
             }
         }

@@ -21,6 +21,7 @@ mod gitops;
 mod manifests;
 mod monitoring;
 mod objects;
+mod packages;
 mod pause;
 mod policies;
 mod requests;
