@@ -215,7 +215,7 @@ fn metrics_only_for_whom_the_api_server_allows() {
         let (code, said) = t.ask_operator("/metrics", Some(&reader)).await;
         assert_eq!((code, said.contains("grayrollout-metrics-auth")), (503, true), "{said}");
 
-        let shipped = root().join("config/metrics-auth/rbac.yaml");
+        let shipped = root().join("config/overlays/metrics-auth/rbac.yaml");
         t.kubectl(&["apply", "-f", shipped.to_str().unwrap()]).await;
         own("grayrollout-metrics-auth", "operator").await;
         own("grayrollout-metrics-reader", "reader").await;

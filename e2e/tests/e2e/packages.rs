@@ -116,7 +116,7 @@ impl Fresh {
     }
 
     fn until(&self, what: &str, mut met: impl FnMut() -> bool) {
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + Duration::from_mins(1);
         while !met() {
             let seen = || self.kubectl(&["get", "gr,deploy,rs", "-A", "-o", "wide"]);
             assert!(Instant::now() < end, "{what}: not within a minute\n{}", seen());
@@ -204,7 +204,8 @@ fn uninstalling_leaves_nothing() {
     let held = fresh.get(&["deploy", "held"]);
     assert!(held.flag("/spec/paused"), "{}", held.at("/spec"));
     assert_eq!(held.text("/spec/strategy/type"), "RollingUpdate");
-    assert_eq!(held.int("/status/updatedReplicas"), 2);
+    // The native controller keeps the share, and may use the surge.
+    assert!((2..=3).contains(&held.int("/status/updatedReplicas")), "{}", held.at("/status"));
     let back = fresh.get(&["deploy", "goes-back"]);
     assert!(!back.flag("/spec/paused"), "{}", back.at("/spec"));
     assert_eq!(back.text("/spec/template/spec/containers/0/image"), "app:v1");

@@ -251,7 +251,7 @@ pub fn logs(cluster: &Cluster) -> String {
         let log = fs::read_to_string(log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let last = lines[lines.len().saturating_sub(30)..].join("\n");
-        text.push_str(&format!("--- {name}\n{last}\n"));
+        text.extend(["--- ", name, "\n", &last, "\n"]);
     }
     for args in [
         &["get", "pods,gr,deploy,nodes", "-A", "-o", "wide"][..],
