@@ -20,7 +20,7 @@ const (
 	startup = time.Second
 	// After being asked to end it still answers for a while: whoever picks pods by their
 	// readiness hears of the end a little later.
-	lingers = 2 * time.Second
+	lingers = 5 * time.Second
 )
 
 func main() {

@@ -22,8 +22,11 @@ const API_SERVICE: &str = "10.96.0.1:443";
 /// The bridge's own address, likewise.
 const NODE_IP: &str = "10.244.0.1";
 
-/// Programs that end with this value.
-pub struct Machine(Vec<Child>);
+/// Programs that end with this value, and the folder that they have mounts in.
+pub struct Machine {
+    programs: Vec<Child>,
+    dir: PathBuf,
+}
 
 impl Machine {
     /// Starts everything and waits until the node is ready.
@@ -32,7 +35,7 @@ impl Machine {
         fs::create_dir_all(dir.join("net.d")).expect("a folder");
         serve_api(cluster, runtime);
         place_pods(cluster, &dir);
-        let mut machine = Self(Vec::new());
+        let mut machine = Self { programs: Vec::new(), dir: dir.clone() };
         let socket = machine.containerd(&dir);
         for archive in given("NODE_IMAGES").split(' ') {
             run(ctr(&socket).args(["images", "import"]).arg(archive));
@@ -51,7 +54,7 @@ impl Machine {
         let log = File::create(log).expect("a log");
         let err = log.try_clone().expect("a second handle");
         let child = command.stdin(Stdio::null()).stdout(log).stderr(err).spawn();
-        self.0.push(child.unwrap_or_else(|error| panic!("{command:?}: {error}")));
+        self.programs.push(child.unwrap_or_else(|error| panic!("{command:?}: {error}")));
     }
 
     fn containerd(&mut self, dir: &Path) -> PathBuf {
@@ -146,9 +149,16 @@ SystemdCgroup = false
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        for child in self.0.iter_mut().rev() {
+        for child in self.programs.iter_mut().rev() {
             let _ = child.kill();
             let _ = child.wait();
+        }
+        // Else the control plane could not remove the folder.
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        for mount in mounts.lines().rev().filter_map(|line| line.split(' ').nth(1)) {
+            if Path::new(mount).starts_with(&self.dir) {
+                let _ = Command::new("umount").args(["--lazy", mount]).status();
+            }
         }
     }
 }

@@ -119,7 +119,7 @@ impl Story<'_> {
                 "template": {
                     "metadata": {"labels": {"app": "web"}},
                     "spec": {
-                        "terminationGracePeriodSeconds": 10,
+                        "terminationGracePeriodSeconds": 15,
                         "containers": [container("v1")],
                     },
                 },
