@@ -167,7 +167,7 @@ help:
 	@echo "GrayRollout: staged rollouts for the Deployments you already have"
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ ./ { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: rust go
 rust:
