@@ -2,7 +2,7 @@
 //! fingerprint of a template, and the plan.
 
 // A benchmark ends where it cannot go on.
-#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
 
 use std::{collections::BTreeMap, hint::black_box};
 
