@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_has_its_environment_twin() {
+    fn every_flag_has_its_environment_twin_and_is_documented() {
         for arg in Options::command().get_arguments() {
             let Some(long) = arg.get_long() else { continue };
             if ["help", "version"].contains(&long) {
@@ -180,6 +180,8 @@ mod tests {
             }
             let twin = format!("GRAYROLLOUT_{}", long.replace('-', "_").to_uppercase());
             assert_eq!(arg.get_env().and_then(|e| e.to_str()), Some(twin.as_str()));
+            let page = include_str!("../../docs/install.md");
+            assert!(page.contains(&format!("`--{long}")), "docs/install.md misses --{long}");
         }
     }
 }

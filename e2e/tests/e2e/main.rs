@@ -14,6 +14,7 @@ mod crash;
 mod crash_each_write;
 mod deadline;
 mod delete;
+mod docs;
 mod drift;
 mod faults;
 mod flood;
