@@ -174,6 +174,10 @@ pub struct SpecApproval {
     /// The highest stage that may be entered.
     #[garde(range(min = 1, max = 20))]
     pub stage: i32,
+    /// Who approved; the policy grayrollout-stamp fills it in.
+    #[garde(length(max = 253))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 impl GrayRolloutSpec {

@@ -151,6 +151,26 @@ impl Applier {
         }
     }
 
+    /// Looks at an object and puts it into the index; whether it exists and is not being deleted.
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`].
+    pub async fn look<K: Indexed>(&self, key: &ObjectKey) -> Result<bool, CallError>
+    where
+        Slim<K>: DeserializeOwned,
+    {
+        match self.get::<K, Slim<K>>(key).await {
+            Ok(slim) => {
+                let there = !slim.deleting;
+                self.index.put::<K>(slim);
+                Ok(there)
+            }
+            Err(CallError::NotFound(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn get<K: Indexed, T: DeserializeOwned>(&self, key: &ObjectKey) -> Result<T, CallError> {
         let request = path::<K>(key).get(&key.name, &kube::api::GetParams::default())?;
         self.calls.read(request).await

@@ -1,5 +1,6 @@
 //! The cluster: watching it, the index of what was seen, and writing to it. Decides nothing.
 
+pub mod admission;
 pub mod apply;
 pub mod backoff;
 pub mod calls;

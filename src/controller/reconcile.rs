@@ -18,13 +18,15 @@ use super::{
 };
 use crate::{
     cluster::{
+        admission::proofs::Trial,
         apply::{Applied, Applier},
         backoff::jitter,
         calls::CallError,
         events::Events,
         index::{Index, WorkKey},
+        slim::{ObjectKey, Rollouts},
     },
-    plan::{self, Action, Event, EventKind, Plan, Snapshot, StatusWrite, Target},
+    plan::{self, Action, Admission, Event, EventKind, Plan, Snapshot, StatusWrite, Target},
     telemetry::{Health, Metrics},
 };
 
@@ -161,9 +163,20 @@ impl Reconciler {
     }
 
     async fn rollout(&self, key: &WorkKey, memo: &mut Memo) -> Result<Pass, CallError> {
-        let Some(snapshot) = self.index.snapshot(key.object(), Timestamp::now()) else {
+        let Some(mut snapshot) = self.index.snapshot(key.object(), Timestamp::now()) else {
             return Ok(Pass::Gone);
         };
+        // How the Deployment is to rest is found out before it is changed; what moves does not
+        // wait for that.
+        if snapshot.admission == Admission::Unknown
+            && snapshot.rollout.status.stage.is_none()
+            && self.try_admission(key.object()).await
+        {
+            let Some(again) = self.index.snapshot(key.object(), Timestamp::now()) else {
+                return Ok(Pass::Gone);
+            };
+            snapshot = again;
+        }
         memo.meet(&snapshot.rollout.uid);
         let plan = plan::plan(&snapshot);
         let approves = |event: &Event| matches!(event.kind, EventKind::StageApproved { .. });
@@ -205,7 +218,26 @@ impl Reconciler {
         if plan.write != StatusWrite::Soon {
             memo.soon_since = None;
         }
-        Ok(if wrote { Pass::Wrote } else { Pass::Rest(after) })
+        if wrote || self.try_admission(key.object()).await {
+            return Ok(Pass::Wrote);
+        }
+        let due = self.index.trial_due(key.object());
+        Ok(Pass::Rest(after.into_iter().chain(due).min()))
+    }
+
+    /// Tries, where that is due, whether the API server holds a new template; whether the next
+    /// decision sees something new.
+    async fn try_admission(&self, key: &ObjectKey) -> bool {
+        if self.index.trial_due(key) != Some(Duration::ZERO) {
+            return false;
+        }
+        let Some(to_try) = self.index.to_try(key) else {
+            return false;
+        };
+        let trial = self.applier.try_admission(&to_try.rollout, &to_try.target).await;
+        let trial = trial.unwrap_or_else(|| Trial::Failed("the Deployment has changed".into()));
+        debug!(%key, ?trial, "tried admission");
+        self.index.tried(key, &to_try, trial, self.resync)
     }
 
     /// Writes the status and tells of what it records.
@@ -265,6 +297,9 @@ impl Reconciler {
             return Ok(Pass::Gone);
         };
         memo.meet(&orphan.target.uid);
+        if orphan.target.original.is_none() && self.has_rollout(&orphan.target).await? {
+            return Ok(Pass::Rest(None));
+        }
         let plan = plan::release(&orphan);
         for action in &plan.actions {
             if self.applier.apply(&orphan.target, action).await? == Applied::Found {
@@ -275,6 +310,18 @@ impl Reconciler {
             self.events.on_orphan(&orphan.target, event);
         }
         Ok(if plan.actions.is_empty() { Pass::Rest(plan.requeue_after) } else { Pass::Wrote })
+    }
+
+    /// Whether the GrayRollout that a Deployment names exists: what admission held may be seen
+    /// before a GrayRollout that was just made.
+    async fn has_rollout(&self, target: &Target) -> Result<bool, CallError> {
+        match &target.rollout_annotation {
+            Some(name) => {
+                let key = ObjectKey::new(&target.namespace, name);
+                self.applier.look::<Rollouts>(&key).await
+            }
+            None => Ok(false),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     cluster::{
+        admission::{PolicyWatcher, policies::PolicyKind},
         apply::Applier,
         calls::{Calls, connect},
         events::Events,
@@ -35,7 +36,7 @@ use crate::{
     telemetry::{Health, Metrics, MetricsAuth, RequestsLayer, Status, serve},
 };
 
-/// How many kinds are watched.
+/// How many kinds are watched in each namespace.
 const KINDS: usize = 3;
 /// After being asked to end, the time for what is in flight.
 const FINISH: Duration = Duration::from_secs(3);
@@ -124,7 +125,7 @@ impl Parts {
         let metrics = Arc::new(Metrics::new().map_err(|error| error.to_string())?);
         let client = connect(&RequestsLayer(metrics.clone())).await?;
         let queue = Arc::new(Queue::default());
-        let watches = options.watched().len() * KINDS;
+        let watches = options.watched().len() * KINDS + PolicyWatcher::KINDS;
         let index = Index::new(watches, {
             let queue = queue.clone();
             move |key| queue.wake(&key)
@@ -173,6 +174,14 @@ impl Parts {
             tasks.spawn(watcher.clone().run::<Rollouts>(namespace.clone()));
             tasks.spawn(watcher.clone().run::<Deployments>(namespace.clone()));
             tasks.spawn(watcher.run::<ReplicaSets>(namespace));
+        }
+        for kind in PolicyKind::ALL {
+            let watcher = PolicyWatcher {
+                client: self.client.clone(),
+                index: self.index.clone(),
+                metrics: self.metrics.clone(),
+            };
+            tasks.spawn(watcher.run(kind));
         }
     }
 

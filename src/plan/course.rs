@@ -101,7 +101,9 @@ fn first_sight(facts: &Facts<'_>, mut draft: Draft) -> Draft {
             if !others.is_empty() || new.is_none() || facts.of_revision(recorded).is_some() =>
         {
             draft.status.stable_revision = Some(stable.revision.clone());
-            let taken_over = has_new_pods || facts.target.rollout_annotation.is_some();
+            // With the one annotation alone it was held by admission, and nothing has begun.
+            let begun = facts.target.original.is_some();
+            let taken_over = has_new_pods || begun && facts.target.rollout_annotation.is_some();
             start(facts, &mut draft);
             if taken_over {
                 take_over(facts, &mut draft, new);

@@ -8,19 +8,26 @@ use super::{
     form::Form,
     pace::Role,
 };
-use crate::api::Phase;
+use crate::api::{Hold, Phase};
 
 /// What someone else changed in the Deployment, told when it is put back.
 pub fn reformed(facts: &Facts<'_>, patched: bool, form: Form) -> Vec<Event> {
     let mut events = Vec::new();
     let ours = facts.original().is_some_and(|original| original.uid == facts.rollout.uid);
+    let before = &facts.rollout.status;
+    let by_admission = form == Form::Rest && before.hold == Some(Hold::Admission);
     let mut tell = |field: &'static str, message: String| {
         events.push(Event { kind: EventKind::DriftCorrected { field }, message, on_target: true });
     };
+    let untouched = facts.target.original.is_none() && facts.target.rollout_annotation.is_none();
+    if by_admission && untouched && facts.target.paused && facts.rests_unpaused() {
+        let by = "someone paused the Deployment; it is unpaused again: to hold back what comes next, set spec.paused of the GrayRollout";
+        tell("paused", by.into());
+    }
     if !patched || !ours {
         return events;
     }
-    if !facts.target.paused {
+    if !facts.target.paused && !by_admission {
         let by = "someone unpaused the Deployment; it is paused again: this rollout decides when";
         tell("paused", by.into());
     }

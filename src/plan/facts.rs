@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 
 use super::{
-    Original, ReplicaSet, Rollout, Target,
+    Admission, Original, ReplicaSet, Rollout, Target,
     share::{self, Bounds},
 };
 use crate::api::{
-    Approval, GrayRolloutSpec, GrayRolloutStatus, IntOrPercent, RollingUpdate, Strategy,
+    Approval, GrayRolloutSpec, GrayRolloutStatus, Hold, IntOrPercent, RollingUpdate, Strategy,
 };
 
 /// A snapshot whose target exists and whose spec can be followed, read once.
@@ -27,10 +27,12 @@ pub struct Facts<'a> {
     pub own: Strategy,
     /// How far the rollout may go above and below `spec.replicas`.
     pub bounds: Bounds,
+    /// Whether the API server itself holds a new template.
+    pub admission: &'a Admission,
 }
 
 impl<'a> Facts<'a> {
-    /// Reads a snapshot.
+    /// Reads a snapshot; of admission nothing is known.
     pub fn new(
         now: Timestamp,
         rollout: &'a Rollout,
@@ -43,7 +45,32 @@ impl<'a> Facts<'a> {
         let mut replica_sets: Vec<_> = replica_sets.iter().filter(|rs| !rs.deleting).collect();
         replica_sets.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
         let bounds = Bounds::resolve(Some(spec), &own, target.replicas);
-        Self { now, rollout, spec, target, replica_sets, own, bounds }
+        let admission = &Admission::Unknown;
+        Self { now, rollout, spec, target, replica_sets, own, bounds, admission }
+    }
+
+    /// Whether the Deployment rests unpaused, since a new template is held by admission, or since
+    /// it is not known yet whether it is, which is soon. It is unpaused only once all its pods are
+    /// of its template: before that the native controller brings it there.
+    pub fn rests_unpaused(&self) -> bool {
+        let held = match (self.admission, self.held_before()) {
+            (Admission::Holds { .. }, _) | (Admission::Unknown, Some(Hold::Admission)) => true,
+            (Admission::Absent(_), _) | (Admission::Unknown, Some(Hold::Paused)) => false,
+            (Admission::Unknown, None) => !self.target.paused,
+        };
+        held && (!self.target.paused || self.is_fully_out())
+    }
+
+    fn is_fully_out(&self) -> bool {
+        let new = self.new_replica_set();
+        new.map_or(0, |rs| rs.replicas) == self.replicas()
+            && self.active_besides(new).next().is_none()
+    }
+
+    /// What held this Deployment so far.
+    pub fn held_before(&self) -> Option<Hold> {
+        let status = &self.rollout.status;
+        status.hold.filter(|_| status.target_uid.as_deref() == Some(&self.target.uid))
     }
 
     /// The ReplicaSet of the Deployment's present template; as in the native controller the
@@ -145,7 +172,7 @@ impl<'a> Facts<'a> {
                 Some(approval.rollout) == status.rollout
                     && Some(&approval.revision) == status.update_revision.as_ref()
             })
-            .map(|approval| (approval.stage, "spec.approval".to_owned()));
+            .map(|a| (a.stage, a.by.clone().unwrap_or_else(|| "spec.approval".into())));
         match (by_status, by_spec) {
             (Some(status), Some(spec)) if spec.0 > status.0 => spec,
             (Some(status), _) => status,

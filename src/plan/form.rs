@@ -40,10 +40,11 @@ impl Form {
     pub fn patch(self, facts: &Facts<'_>, status: &GrayRolloutStatus) -> Option<DeploymentPatch> {
         let target = facts.target;
         let strategy = self.strategy(&facts.own);
+        let paused = self != Self::Rest || !facts.rests_unpaused();
         let patch = DeploymentPatch {
             uid: target.uid.clone(),
             resource_version: target.resource_version.clone(),
-            paused: (!target.paused).then_some(true),
+            paused: (target.paused != paused).then_some(paused),
             strategy: (target.strategy != strategy).then_some(strategy),
             original: self.original(facts, status),
             rollout: self.rollout_annotation(facts),
@@ -64,6 +65,11 @@ impl Form {
             stable: status.stable_revision.clone().filter(|_| !resting),
             on_delete: facts.spec.on_delete,
         };
+        if resting && facts.rests_unpaused() && !wanted.paused {
+            // It is as its owner made it.
+            let present = facts.target.original.is_some();
+            return if present { AnnotationChange::Remove } else { AnnotationChange::Keep };
+        }
         let same = match facts.original() {
             // Nothing is rolling out: a number or onDelete that changed is no reason to write.
             Some(present) if resting => {
@@ -107,9 +113,9 @@ impl DeploymentPatch {
     }
 }
 
-/// `paused` as the user had it: as saved, else as it stands before the operator first touches it.
+/// `paused` as the user had it: as saved, else as it stands before the operator or the admission
+/// policy, which leaves the other annotation, first touches it.
 fn original_paused(facts: &Facts<'_>) -> bool {
-    let held_before = facts.rollout.status.hold.is_some()
-        && facts.rollout.status.target_uid.as_deref() == Some(&facts.target.uid);
-    facts.original().map_or(facts.target.paused && !held_before, |original| original.paused)
+    let untouched = facts.held_before().is_none() && facts.target.rollout_annotation.is_none();
+    facts.original().map_or(facts.target.paused && untouched, |original| original.paused)
 }

@@ -29,7 +29,9 @@ pub use action::{
 pub use preview::{Pods, StagePreview, preview, preview_from};
 pub use release::release;
 pub use share::{Bounds, new_pods, old_pods};
-pub use snapshot::{Original, Orphan, ReplicaSet, Rollout, Snapshot, Target, TemplateHash};
+pub use snapshot::{
+    Admission, Original, Orphan, ReplicaSet, Rollout, Snapshot, Target, TemplateHash,
+};
 
 use crate::api::{GrayRolloutSpec, GrayRolloutStatus, HistoryResult, OnFailure, Phase, Reason};
 pub use crate::api::{RollingUpdate, Strategy};
@@ -47,8 +49,9 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     match usable(snapshot) {
         Ok((spec, target)) => {
             let now = rounded(snapshot.now);
-            let facts = Facts::new(now, &snapshot.rollout, spec, target, &snapshot.replica_sets);
-            roll(&facts)
+            let sets = &snapshot.replica_sets;
+            let facts = Facts::new(now, &snapshot.rollout, spec, target, sets);
+            roll(&Facts { admission: &snapshot.admission, ..facts })
         }
         Err(blocked) => blocked_plan(snapshot, blocked),
     }

@@ -17,7 +17,11 @@ use crate::api::{
 pub fn release(orphan: &Orphan) -> ReleasePlan {
     let target = &orphan.target;
     let Some(original) = &target.original else {
-        return ReleasePlan::default();
+        // Held by admission, and let go before anything began.
+        return match target.rollout_annotation {
+            Some(_) => give_back(orphan, target.paused, false, None),
+            None => ReleasePlan::default(),
+        };
     };
     let Ok(original) = original else {
         return give_back(orphan, target.rollout_annotation.is_some(), false, None);
@@ -46,7 +50,10 @@ fn give_back(
         resource_version: target.resource_version.clone(),
         paused: (target.paused != paused).then_some(paused),
         strategy: (target.strategy != own).then(|| own.clone()),
-        original: AnnotationChange::Remove,
+        original: match target.original {
+            Some(_) => AnnotationChange::Remove,
+            None => AnnotationChange::Keep,
+        },
         rollout: match target.rollout_annotation {
             Some(_) => AnnotationChange::Remove,
             None => AnnotationChange::Keep,

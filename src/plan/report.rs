@@ -1,7 +1,7 @@
 //! What the status says: counts, message and conditions.
 
 use super::{
-    StatusWrite,
+    Admission, StatusWrite,
     course::{Course, Draft},
     drive::{Moves, Sizes},
     facts::Facts,
@@ -27,10 +27,7 @@ pub fn report(
     let before = &facts.rollout.status;
     status.observed_generation = Some(facts.rollout.generation);
     status.phase = Some(standing.phase);
-    if facts.original().is_some() {
-        // Only once it is: until then `paused` is still the user's own.
-        status.hold = Some(Hold::Paused);
-    }
+    status.hold = hold(facts, draft);
     status.own_strategy = status.stage.is_some().then(|| facts.own.clone());
     if before.replicas.is_none() || facts.is_observed() && sizes.batch.is_empty() {
         status.replicas = Some(replicas);
@@ -70,6 +67,20 @@ pub fn report(
         status.target_generation = Some(facts.target.generation);
     }
     status
+}
+
+/// What stops an unapproved template while nothing rolls out. It is told only once it is so: until
+/// then `paused` is still the user's own.
+fn hold(facts: &Facts<'_>, draft: &Draft) -> Option<Hold> {
+    let ours = facts.original().is_some();
+    let resting = matches!(draft.course, Course::Resting | Course::FirstDeploy);
+    let before = draft.status.hold;
+    match facts.admission {
+        Admission::Holds { .. } if resting && !facts.target.paused => Some(Hold::Admission),
+        Admission::Holds { .. } if !resting && ours => Some(Hold::Admission),
+        Admission::Absent(_) if ours => Some(Hold::Paused),
+        _ => before.or(ours.then_some(Hold::Paused)),
+    }
 }
 
 /// The status where there is no target to speak of, or none that can be rolled out: what was

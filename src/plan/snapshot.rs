@@ -18,6 +18,22 @@ pub struct Snapshot {
     pub replica_sets: Vec<ReplicaSet>,
     /// Name of an older `GrayRollout` with the same target, if there is one.
     pub older_twin: Option<String>,
+    /// Whether the API server itself holds a new template of the Deployment.
+    pub admission: Admission,
+}
+
+/// Whether an admission policy pauses the Deployment in the very write that changes its template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Admission {
+    /// Not known yet: what stood so far stays.
+    Unknown,
+    /// It was seen to.
+    Holds {
+        /// What is wrong with the policies beside that one.
+        flaw: Option<String>,
+    },
+    /// It does not; why.
+    Absent(String),
 }
 
 /// A Deployment that carries `grayrollout.dev/original` while the `GrayRollout` it names is gone.

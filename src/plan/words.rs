@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{
+    Admission,
     course::{Course, Draft},
     drive::Moves,
     facts::Facts,
@@ -31,6 +32,15 @@ pub fn message(
     text
 }
 
+/// How the Deployment rests where that is not as it should be.
+fn held(facts: &Facts<'_>) -> String {
+    match facts.admission {
+        Admission::Absent(why) => format!("; the Deployment rests paused, since {why}"),
+        Admission::Holds { flaw: Some(flaw) } => format!("; {flaw}"),
+        Admission::Holds { flaw: None } | Admission::Unknown => String::new(),
+    }
+}
+
 fn count(track: Option<&Track>) -> (i32, i32) {
     track.map_or((0, 0), |track| (track.available, track.desired))
 }
@@ -47,7 +57,8 @@ fn resting(
     match (standing.phase, draft.course) {
         (Phase::Completed, _) => {
             format!(
-                "revision {revision}: {available} of {replicas} pods available; nothing is rolling out"
+                "revision {revision}: {available} of {replicas} pods available; nothing is rolling out{}",
+                held(facts)
             )
         }
         (Phase::Stalled, _) => stalled(facts, standing, status),

@@ -8,7 +8,10 @@ use grayrollout::{
     plan::{RollingUpdate, Strategy},
 };
 
-use crate::world::{World, share, spec, stages, target};
+use crate::{
+    admission,
+    world::{World, share, spec, stages, target},
+};
 
 /// Something that someone does. What the API server would refuse changes nothing.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,9 +94,17 @@ fn approve(world: &mut World, rollout: i64, stage: i32) {
 }
 
 /// Lets someone do something.
-#[allow(clippy::too_many_lines)] // one arm for each act
 pub fn act(world: &mut World, act: &Act) {
     world.say(&format!("{act:?}"));
+    let before = world.cluster.deployment.clone();
+    perform(world, act);
+    if let Some(before) = before.filter(|_| world.policed) {
+        admission::admit(world, &before);
+    }
+}
+
+#[allow(clippy::too_many_lines)] // one arm for each act
+fn perform(world: &mut World, act: &Act) {
     let status = world.status();
     let number = status.rollout.unwrap_or(0);
     let own = world.user_strategy.clone();
@@ -141,8 +152,12 @@ pub fn act(world: &mut World, act: &Act) {
             let stage = *stage;
             world.change_spec(|spec| {
                 let count = i32::try_from(spec.stages.len()).unwrap_or(i32::MAX);
-                spec.approval =
-                    Some(SpecApproval { rollout, revision, stage: stage.clamp(1, count) });
+                spec.approval = Some(SpecApproval {
+                    rollout,
+                    revision,
+                    stage: stage.clamp(1, count),
+                    by: None,
+                });
             });
         }
         Act::Abort | Act::AbortStale => {

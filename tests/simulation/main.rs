@@ -7,6 +7,7 @@ mod native;
 
 #[cfg(test)]
 mod actors;
+mod admission;
 #[cfg(test)]
 mod apply;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grayrollout::plan::{Orphan, Snapshot, StatusWrite, plan, release};
+use grayrollout::plan::{Admission, Orphan, Snapshot, StatusWrite, plan, release};
 
 use crate::{
     apply::Pass,
@@ -18,6 +18,8 @@ pub struct Operator {
     pub gray: Option<Gray>,
     pub deployment: Option<Deployment>,
     sets: Vec<ReplicaSet>,
+    /// Whether it has seen the admission policies work.
+    policed: bool,
     /// Since when a status that may wait a moment waits.
     soon_since: Option<i64>,
 }
@@ -63,6 +65,7 @@ const SOON_MS: i64 = 1000;
 impl Operator {
     /// Brings one kind of the cache up to date.
     pub fn observe(&mut self, world: &World, kind: Kind) {
+        self.policed = world.policed;
         match kind {
             Kind::Gray => self.gray.clone_from(&world.gray),
             Kind::Deployment => self.deployment.clone_from(&world.cluster.deployment),
@@ -91,6 +94,11 @@ impl Operator {
             target: self.deployment.as_ref().map(target),
             replica_sets: self.controlled(),
             older_twin: None,
+            admission: if self.policed {
+                Admission::Holds { flaw: None }
+            } else {
+                Admission::Absent("nothing is installed".into())
+            },
         })
     }
 

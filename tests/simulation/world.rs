@@ -35,6 +35,8 @@ pub struct Gray {
 pub struct World {
     pub cluster: Cluster,
     pub gray: Option<Gray>,
+    /// Whether the admission policies hold and guard are in effect.
+    pub policed: bool,
     /// The strategy that the user wants back.
     pub user_strategy: Strategy,
     /// The strategy that the operator's last patch left.
@@ -178,6 +180,7 @@ impl World {
         Self {
             cluster,
             gray: None,
+            policed: false,
             user_strategy: setup.strategy(),
             form: None,
             approved: None,

@@ -98,6 +98,7 @@ impl Indexed for Rollouts {
         }
         if after.is_none() {
             state.approved.remove(key);
+            state.proofs.forget(key);
         }
         if same && old == new {
             let mut before = before;

@@ -3,6 +3,7 @@
 //! It is synchronous. Watches and answers to our own writes push objects in; whoever decides takes
 //! a snapshot out. Its lock is never held across an await.
 
+mod admission;
 mod links;
 mod store;
 mod version;
@@ -16,6 +17,7 @@ use std::{
 use jiff::Timestamp;
 use tokio::sync::watch;
 
+use super::admission::proofs::Proofs;
 use super::slim::{Deployments, Kind, ObjectKey, ReplicaSets, Rollouts, Slim};
 use crate::plan::{Orphan, ReplicaSet, Rollout, Snapshot, Target};
 
@@ -59,6 +61,8 @@ pub(super) struct State {
     deployments: Store<Deployments>,
     replica_sets: Store<ReplicaSets>,
     links: Links,
+    /// Whether new templates are held by admission.
+    proofs: Proofs,
     /// When an approval of this GrayRollout was first seen, until a decision has looked at it.
     approved: HashMap<ObjectKey, Instant>,
 }
@@ -94,6 +98,7 @@ impl Index {
                 deployments: Store::new(),
                 replica_sets: Store::new(),
                 links: Links::default(),
+                proofs: Proofs::default(),
                 approved: HashMap::new(),
             }),
             on_touched: Box::new(on_touched),
@@ -197,6 +202,7 @@ impl Index {
         Some(Snapshot {
             now,
             older_twin: state.older_twin(key, &rollout),
+            admission: state.admission(key, &rollout),
             rollout,
             target,
             replica_sets,
@@ -263,11 +269,13 @@ impl State {
         self.links.replica_sets_of(uid).filter_map(|key| self.replica_sets.get(key))
     }
 
-    /// Whether the Deployment says that something is to be restored there, and no GrayRollout
-    /// looks after it. One that was made in the meantime takes over what its forerunner left.
+    /// Whether the Deployment says that something is to be restored there, or was held by
+    /// admission, and no GrayRollout looks after it. One that was made in the meantime takes over
+    /// what its forerunner left.
     fn is_orphan(&self, target: &Target) -> bool {
         let key = || ObjectKey::new(&target.namespace, &target.name);
-        target.original.is_some() && self.links.rollouts_of(&key()).next().is_none()
+        let marked = target.original.is_some() || target.rollout_annotation.is_some();
+        marked && self.links.rollouts_of(&key()).next().is_none()
     }
 
     /// The oldest of the other GrayRollouts with the same target that are older than this one.

@@ -1,5 +1,6 @@
 //! Deterministic histories, one per thing that a user would notice.
 
+mod admission;
 mod basics;
 mod faults;
 mod giving_back;
