@@ -33,7 +33,17 @@ pub struct Cluster {
 /// The control plane of this process; the first caller waits until it has started.
 pub fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<Result<Cluster, String>> = OnceLock::new();
-    match CLUSTER.get_or_init(start) {
+    started(CLUSTER.get_or_init(|| start(false)))
+}
+
+/// Another one, with the admission policies, which belong to no namespace.
+pub fn policed_cluster() -> &'static Cluster {
+    static CLUSTER: OnceLock<Result<Cluster, String>> = OnceLock::new();
+    started(CLUSTER.get_or_init(|| start(true)))
+}
+
+fn started(cluster: &'static Result<Cluster, String>) -> &'static Cluster {
+    match cluster {
         Ok(cluster) => cluster,
         Err(why) => panic!("no control plane: {why}"),
     }
@@ -81,9 +91,9 @@ impl Cluster {
     }
 }
 
-fn start() -> Result<Cluster, String> {
+fn start(policies: bool) -> Result<Cluster, String> {
     let (cluster, root) = start_bare()?;
-    install::everything(&cluster, root)?;
+    install::everything(&cluster, root, policies)?;
     Ok(cluster)
 }
 

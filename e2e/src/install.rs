@@ -9,7 +9,7 @@ use crate::{Api, Cluster, Json, cluster::succeed};
 const NAMESPACE: &str = "grayrollout-system";
 const ACCOUNT: &str = "grayrollout";
 
-pub(crate) fn everything(cluster: &Cluster, root: &Path) -> Result<(), String> {
+pub(crate) fn everything(cluster: &Cluster, root: &Path, policies: bool) -> Result<(), String> {
     let apply = |args: &[&str], path: &Path| {
         let mut kubectl = cluster.kubectl();
         kubectl.args(["apply", "--server-side", "--force-conflicts"]).args(args).arg(path);
@@ -28,6 +28,9 @@ pub(crate) fn everything(cluster: &Cluster, root: &Path) -> Result<(), String> {
     create.args(["create", "namespace", NAMESPACE]);
     succeed(&mut create, "creating the operator's namespace")?;
     apply(&["-n", NAMESPACE, "-k"], &root.join("config/rbac"))?;
+    if policies {
+        apply(&["-k"], &root.join("config/policies"))?;
+    }
 
     operators_account(cluster)
 }
@@ -52,6 +55,17 @@ pub(crate) async fn token(api: &Api, namespace: &str, account: &str) -> Result<S
     let made = api.post(&path, &body).await;
     let made = made.map_err(|error| format!("no token for {account}: {error}"))?;
     Ok(made.text("/status/token").to_owned())
+}
+
+impl Cluster {
+    /// Writes a kubeconfig that acts as a ServiceAccount in the operator's namespace.
+    pub async fn kubeconfig_of_account(&self, account: &str) -> std::path::PathBuf {
+        let api = Api::new(&self.kubeconfig).await;
+        let token = token(&api, NAMESPACE, account).await.expect("a token");
+        let to = self.dir.join(format!("kubeconfig-{account}.yaml"));
+        write_kubeconfig(self, &token, &to).expect("a kubeconfig");
+        to
+    }
 }
 
 /// The administrator's kubeconfig with another token. JSON is YAML too.

@@ -52,10 +52,12 @@ impl Operator {
         let err = out.try_clone().expect("a second handle");
         let process = Process::spawn(
             Command::new(&cluster.operator)
-                .args(["--namespace", namespace, "--leader-elect", "false"])
+                .args(["--namespace", namespace])
                 .args(["--listen", &listen.to_string()])
                 .args(args)
                 .env("KUBECONFIG", kubeconfig)
+                // Unless a test says otherwise.
+                .env("GRAYROLLOUT_LEADER_ELECT", "false")
                 .stdin(Stdio::null())
                 .stdout(out)
                 .stderr(err),
@@ -102,6 +104,11 @@ impl Operator {
         sum_of(&text, parts)
     }
 
+    /// The same where /metrics can be read, else 0.
+    pub async fn try_metric(&self, parts: &[&str]) -> f64 {
+        sum_of(&self.all_metrics().await.unwrap_or_default(), parts)
+    }
+
     /// The metrics whose name and labels contain all of `parts`, a line each.
     pub async fn metrics(&self, parts: &[&str]) -> Vec<String> {
         let text = self.all_metrics().await.expect("/metrics answers");
@@ -110,8 +117,7 @@ impl Operator {
 
     /// Answers of the API server with code 403 so far, where /metrics can be read.
     pub async fn refusals(&self) -> f64 {
-        let text = self.all_metrics().await.unwrap_or_default();
-        sum_of(&text, &["grayrollout_api_requests_total{", r#"code="403""#])
+        self.try_metric(&["grayrollout_api_requests_total{", r#"code="403""#]).await
     }
 
     /// The status code and the body of one of its endpoints, asked for with a token or without.

@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     Api, Cluster, Context, Operator, Record, check, cluster, lag::Lag, operator::refusals_in,
-    report,
+    policed_cluster, report,
 };
 
 /// How long a stopped operator may take to end.
@@ -27,7 +27,7 @@ pub struct Test {
     /// Every stored state in it.
     pub record: Record,
     lag: Lag,
-    operators: tokio::sync::Mutex<Vec<Operator>>,
+    pub(crate) operators: tokio::sync::Mutex<Vec<Operator>>,
     logs: Mutex<Vec<PathBuf>>,
     up: Mutex<Vec<(Duration, Option<Duration>)>>,
     exempt: Mutex<Vec<&'static str>>,
@@ -36,15 +36,28 @@ pub struct Test {
 /// Runs a test in a namespace of its own with an operator, and holds all that was stored against
 /// the invariants.
 pub fn run<F: AsyncFnOnce(&Test)>(body: F) {
-    run_named(name_of::<F>(), async |test: &Test| {
+    run_named(cluster(), name_of::<F>(), async |test: &Test| {
+        test.start_operator().await;
+        body(test).await;
+    });
+}
+
+/// The same where the admission policies are installed.
+pub fn run_policed<F: AsyncFnOnce(&Test)>(body: F) {
+    run_named(policed_cluster(), name_of::<F>(), async |test: &Test| {
         test.start_operator().await;
         body(test).await;
     });
 }
 
 /// The same for a test that starts its operators itself.
+pub fn run_policed_without_operator<F: AsyncFnOnce(&Test)>(body: F) {
+    run_named(policed_cluster(), name_of::<F>(), body);
+}
+
+/// The same for a test that starts its operators itself.
 pub fn run_without_operator<F: AsyncFnOnce(&Test)>(body: F) {
-    run_named(name_of::<F>(), body);
+    run_named(cluster(), name_of::<F>(), body);
 }
 
 /// The function that a test's body stands in: `scaling::a4261` of `e2e::scaling::a4261::{{closure}}`.
@@ -54,8 +67,7 @@ fn name_of<F>() -> &'static str {
     path.rsplit("::").next().unwrap_or(path)
 }
 
-fn run_named<F: AsyncFnOnce(&Test)>(name: &str, body: F) {
-    let cluster = cluster();
+fn run_named<F: AsyncFnOnce(&Test)>(cluster: &'static Cluster, name: &str, body: F) {
     // A second thread lets the record see changes at once while the test itself computes.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -186,11 +198,11 @@ impl Test {
         lines
     }
 
-    fn is_up(&self) {
+    pub(crate) fn is_up(&self) {
         lock(&self.up).push((self.record.elapsed(), None));
     }
 
-    fn is_down(&self) {
+    pub(crate) fn is_down(&self) {
         let now = self.record.elapsed();
         for (_, to) in lock(&self.up).iter_mut() {
             to.get_or_insert(now);

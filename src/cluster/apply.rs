@@ -77,7 +77,7 @@ impl Applier {
                     },
                     "spec": { "replicas": replicas },
                 });
-                self.patch::<ReplicaSets>(&key, uid, &body).await
+                self.patch::<ReplicaSets>(&key, uid, &body).await.map(|_| Applied::Written)
             }
             Action::DeleteReplicaSet { name, uid, resource_version } => {
                 let key = ObjectKey::new(&target.namespace, name);
@@ -92,17 +92,18 @@ impl Applier {
         key: &ObjectKey,
         uid: &str,
         body: &Value,
-    ) -> Result<Applied, CallError>
+    ) -> Result<K::Object, CallError>
     where
         Slim<K>: DeserializeOwned,
     {
         let params =
             PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
         let request = path::<K>(key).patch(&key.name, &params, &Patch::Merge(body))?;
-        match self.calls.write(request).await {
+        match self.calls.write::<Slim<K>>(request).await {
             Ok(slim) => {
+                let object = slim.object.clone();
                 self.index.put::<K>(slim);
-                Ok(Applied::Written)
+                Ok(object)
             }
             Err(error) => Err(self.look_again::<K>(key, uid, error).await),
         }
@@ -204,7 +205,18 @@ impl Applier {
             },
             "spec": spec,
         });
-        self.patch::<Deployments>(&key, &patch.uid, &body).await
+        let now = self.patch::<Deployments>(&key, &patch.uid, &body).await?;
+        let undone = patch.paused.is_some_and(|paused| now.paused != paused)
+            || patch.strategy.as_ref().is_some_and(|strategy| now.strategy != *strategy);
+        if undone {
+            return Err(CallError::Refused {
+                code: 0,
+                message: "an admission policy or webhook undid it; grayrollout-guard must name \
+                          the user that the operator runs as"
+                    .into(),
+            });
+        }
+        Ok(Applied::Written)
     }
 
     /// The merge patch that turns the Deployment's template into that of a ReplicaSet.

@@ -27,7 +27,9 @@ use super::{
 };
 use crate::api::FIELD_MANAGER;
 
-/// How often a follower looks, and how soon a failed renewal is tried again.
+/// How often a follower looks: a lease that is given back is taken up within a second.
+const FOLLOW: Duration = Duration::from_millis(500);
+/// How soon a failed renewal is tried again, and how long giving the lease back may take.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Which lease, and who wants it.
@@ -119,12 +121,12 @@ impl Elector {
                 Err(error) => {
                     failures += 1;
                     // One line a minute is enough.
-                    if failures % 60 == 1 {
+                    if failures % 120 == 1 {
                         warn!(%error, "the lease cannot be read or written; trying again");
                     }
                 }
             }
-            sleep(jitter(LOOK)).await;
+            sleep(jitter(FOLLOW)).await;
         }
     }
 

@@ -7,6 +7,7 @@ mod native;
 
 #[cfg(test)]
 mod actors;
+#[cfg(test)]
 mod admission;
 #[cfg(test)]
 mod apply;

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod abort;
+mod admission;
 mod adopt;
 mod approvals;
 mod cases;
@@ -19,6 +20,7 @@ mod drift;
 mod faults;
 mod flood;
 mod gitops;
+mod leader;
 mod manifests;
 mod monitoring;
 mod objects;
@@ -26,6 +28,7 @@ mod packages;
 mod pause;
 mod policies;
 mod requests;
+mod rights;
 mod rest;
 mod scaling;
 mod stages;

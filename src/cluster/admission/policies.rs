@@ -13,6 +13,12 @@ const VALIDATING: [&str; 1] = ["grayrollout-approve"];
 /// The same where the API server knows no mutating ones.
 const VALIDATING_ONLY: [&str; 2] = ["grayrollout-approve", "grayrollout-guard"];
 
+/// Whether an object of this name is one of them.
+#[must_use]
+pub fn is_known(name: &str) -> bool {
+    [&MUTATING[..], &VALIDATING, &VALIDATING_ONLY].iter().any(|names| names.contains(&name))
+}
+
 /// The kinds of objects that policies are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PolicyKind {

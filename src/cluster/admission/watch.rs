@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
-use super::policies::{Listing, PolicyKind, PolicyObject};
+use super::policies::{Listing, PolicyKind, PolicyObject, is_known};
 use crate::{
     cluster::{
         backoff::{Backoff, jitter},
@@ -113,6 +113,11 @@ impl PolicyWatcher {
         event: Event<PartialObjectMeta<K>>,
         fresh: &mut BTreeMap<String, PolicyObject>,
     ) {
+        if let Event::InitApply(object) | Event::Apply(object) | Event::Delete(object) = &event
+            && !is_known(&object.name_any())
+        {
+            return;
+        }
         match event {
             Event::Init => fresh.clear(),
             Event::InitApply(object) => {
