@@ -105,7 +105,7 @@ fn commands_of_people_who_may_and_may_not_approve() {
             t.always("nothing moves", Duration::from_secs(1), |now| now.split("web").old == 3)
                 .await;
             let said = approve_as(t, "bob", 2).await.expect_err("bob may not approve");
-            assert!(said.contains("cannot patch resource \"grayrollouts/status\""), "{said}");
+            assert!(said.contains("resource \"grayrollouts/status\""), "{said}");
             approve_as(t, "alice", 2).await.expect("alice may approve");
             t.completed("web").await;
             rests(t, "Admission", "nothing is rolling out").await;
@@ -227,6 +227,7 @@ fn deleted_while_held_and_no_operator_runs() {
         let _policies = POLICIES.read().await;
         t.start_operator().await;
         t.manage(4, &grayrollout("web", &[25, 100])).await;
+        rests(t, "Admission", "nothing is rolling out").await;
         t.stop_operator().await;
         t.push("web", "v2").await;
         t.kubectl(&["delete", "gr/web"]).await;
@@ -256,6 +257,7 @@ fn deleted_with_a_rollback_ends_unpaused() {
                 gr["spec"]["stages"][0]["approval"] = "Required".into();
             }
             t.manage(4, &gr).await;
+            rests(t, "Admission", "nothing is rolling out").await;
             t.push("web", "v2").await;
             t.phase("web", "AwaitingApproval").await;
             t.kubectl(&["delete", "gr/web"]).await;
@@ -277,9 +279,8 @@ fn deleted_with_a_rollback_ends_unpaused() {
 }
 
 fn pods(t: &Test) -> BTreeSet<String> {
-    t.record.look(|now| {
-        now.all(Kind::Pod).map(|pod| pod.text("/metadata/uid").to_owned()).collect()
-    })
+    t.record
+        .look(|now| now.all(Kind::Pod).map(|pod| pod.text("/metadata/uid").to_owned()).collect())
 }
 
 /// Policies that are missing, half installed, or of another version are seen and shown; no pod is
@@ -353,9 +354,13 @@ fn the_guard_of_older_clusters_refuses() {
         t.manage(4, &grayrollout("web", &[25, 100])).await;
         t.push("web", "v2").await;
         t.held("web", 1, 1, 3).await;
-        let manifest = file(t, "v2", &[version("v2").with(json!({"spec": {"strategy": {
-            "type": "RollingUpdate", "rollingUpdate": {"maxSurge": 4, "maxUnavailable": 4},
-        }}}))]);
+        let manifest = file(
+            t,
+            "v2",
+            &[version("v2").with(json!({"spec": {"strategy": {
+                "type": "RollingUpdate", "rollingUpdate": {"maxSurge": 4, "maxUnavailable": 4},
+            }}}))],
+        );
         let end = tokio::time::Instant::now() + t.at_most(40);
         let resume = ["rollout", "resume", "deployment/web"];
         let said = loop {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use grayrollout_e2e::{Json, Kind, Proxy, Test, grayrollout, pods_ready_after, run_without_operator};
+use grayrollout_e2e::{
+    Json, Kind, Proxy, Test, grayrollout, pods_ready_after, run_without_operator,
+};
 use serde_json::Value;
 
 fn pods(t: &Test) -> BTreeSet<String> {
-    t.record.look(|now| {
-        now.all(Kind::Pod).map(|pod| pod.text("/metadata/uid").to_owned()).collect()
-    })
+    t.record
+        .look(|now| now.all(Kind::Pod).map(|pod| pod.text("/metadata/uid").to_owned()).collect())
 }
 
 /// What a restarted stage would change.
