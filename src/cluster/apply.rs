@@ -152,22 +152,21 @@ impl Applier {
         }
     }
 
-    /// Looks at an object and puts it into the index; whether it exists and is not being deleted.
+    /// Looks at an object, if there is one, and puts it into the index.
     ///
     /// # Errors
     ///
     /// See [`CallError`].
-    pub async fn look<K: Indexed>(&self, key: &ObjectKey) -> Result<bool, CallError>
+    pub async fn look<K: Indexed>(&self, key: &ObjectKey) -> Result<(), CallError>
     where
         Slim<K>: DeserializeOwned,
     {
         match self.get::<K, Slim<K>>(key).await {
             Ok(slim) => {
-                let there = !slim.deleting;
                 self.index.put::<K>(slim);
-                Ok(there)
+                Ok(())
             }
-            Err(CallError::NotFound(_)) => Ok(false),
+            Err(CallError::NotFound(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }

@@ -297,8 +297,15 @@ impl Reconciler {
             return Ok(Pass::Gone);
         };
         memo.meet(&orphan.target.uid);
-        if orphan.target.original.is_none() && self.has_rollout(&orphan.target).await? {
-            return Ok(Pass::Rest(None));
+        if orphan.target.original.is_none()
+            && let Some(name) = &orphan.target.rollout_annotation
+        {
+            // What admission held may be seen before the GrayRollout that was just made.
+            let rollout = ObjectKey::new(&orphan.target.namespace, name);
+            self.applier.look::<Rollouts>(&rollout).await?;
+            if self.index.orphan(key.object(), Timestamp::now()).is_none() {
+                return Ok(Pass::Gone);
+            }
         }
         let plan = plan::release(&orphan);
         for action in &plan.actions {
@@ -310,18 +317,6 @@ impl Reconciler {
             self.events.on_orphan(&orphan.target, event);
         }
         Ok(if plan.actions.is_empty() { Pass::Rest(plan.requeue_after) } else { Pass::Wrote })
-    }
-
-    /// Whether the GrayRollout that a Deployment names exists: what admission held may be seen
-    /// before a GrayRollout that was just made.
-    async fn has_rollout(&self, target: &Target) -> Result<bool, CallError> {
-        match &target.rollout_annotation {
-            Some(name) => {
-                let key = ObjectKey::new(&target.namespace, name);
-                self.applier.look::<Rollouts>(&key).await
-            }
-            None => Ok(false),
-        }
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::sync::RwLock;
 
 /// A patch by which a policy never matches.
 const NEVER: &str =
-    r#"-p=[{"op":"replace","path":"/spec/matchConditions/1/expression","value":"false"}]"#;
+    r#"-p=[{"op":"replace","path":"/spec/matchConditions/0/expression","value":"false"}]"#;
 
 static POLICIES: RwLock<()> = RwLock::const_new(());
 
