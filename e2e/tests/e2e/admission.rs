@@ -3,7 +3,7 @@
 //!
 //! The policies belong to no namespace. Tests that change them have them alone.
 
-use std::{collections::BTreeSet, path::Path, process::Command, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use grayrollout_e2e::{
     Json, Kind, Test, deployment, grayrollout, new_template, pods_ready_after, run_policed,
@@ -28,10 +28,12 @@ struct PutBack<'a>(&'a Test);
 
 impl Drop for PutBack<'_> {
     fn drop(&mut self) {
-        let mut apply: Command = self.0.cluster.kubectl();
+        let mut apply = self.0.cluster.kubectl();
         let flags = ["apply", "--server-side", "--force-conflicts", "-k"];
         let done = apply.args(flags).arg(config("policies")).output();
-        assert!(done.is_ok_and(|done| done.status.success()), "the policies are put back");
+        if !done.is_ok_and(|done| done.status.success()) {
+            eprintln!("the policies could not be put back");
+        }
     }
 }
 
