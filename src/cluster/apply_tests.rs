@@ -212,7 +212,10 @@ async fn deleting_has_both_preconditions() {
 
 #[tokio::test]
 async fn a_deployments_strategy_is_replaced_as_a_whole() {
-    let api = Api::new(vec![(200, deployment("8", "web:2")), (200, deployment("9", "web:2"))]);
+    let mut paused = deployment("8", "web:2");
+    paused["spec"]["paused"] = true.into();
+    paused["spec"]["strategy"] = json!({"type": "Recreate"});
+    let api = Api::new(vec![(200, paused), (200, deployment("9", "web:2"))]);
     let moving = DeploymentPatch {
         paused: Some(true),
         strategy: Some(Strategy::Recreate),
@@ -266,6 +269,15 @@ async fn a_deployments_strategy_is_replaced_as_a_whole() {
             }),
         ]
     );
+}
+
+/// Where a policy takes the operator for anyone else, it is told instead of tried again and again.
+#[tokio::test]
+async fn what_a_policy_undoes_is_an_error() {
+    let api = Api::new(vec![(200, deployment("8", "web:2"))]);
+    let pause = DeploymentPatch { paused: Some(true), ..patch() };
+    let error = api.apply(Action::PatchDeployment(pause)).await.unwrap_err();
+    assert!(error.to_string().contains("grayrollout-guard must name the user"), "{error}");
 }
 
 #[tokio::test]

@@ -81,7 +81,8 @@ impl Operator {
 
     /// Whether the cache is what there is.
     pub fn is_current(&self, world: &World) -> bool {
-        self.gray == world.gray
+        self.policed == world.policed
+            && self.gray == world.gray
             && self.deployment == world.cluster.deployment
             && self.sets == world.cluster.replica_sets
     }
