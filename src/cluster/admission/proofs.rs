@@ -17,6 +17,8 @@ use crate::{
 /// After a failed trial the next one waits this long at first. A new policy takes up to 20 s until
 /// it is in effect.
 const FIRST: Duration = Duration::from_secs(1);
+/// And so long it may take until a change of one is.
+const SETTLE: Duration = Duration::from_secs(25);
 /// So many trials in a row must come to nothing before an earlier result is given up.
 const PATIENCE: u32 = 3;
 
@@ -53,13 +55,18 @@ pub struct Proofs {
     pub policies: Policies,
     /// Grows with every change of the policies.
     epoch: u64,
+    /// When they changed last, the first list aside.
+    changed: Option<Instant>,
     tried: HashMap<ObjectKey, Proof>,
 }
 
 impl Proofs {
-    /// The policies changed: everything is to be tried again.
-    pub fn renew(&mut self) {
+    /// The policies changed, or are known for the first time: everything is to be tried again.
+    pub fn renew(&mut self, first: bool) {
         self.epoch += 1;
+        if !first {
+            self.changed = Some(Instant::now());
+        }
     }
 
     /// The state of the policies that a trial which begins now is made under.
@@ -106,12 +113,19 @@ impl Proofs {
             Trial::Failed(_) => earlier.and_then(|proof| proof.held),
         };
         let wait = match failures {
-            0 => jitter(resync),
+            0 => self.unsettled().unwrap_or_else(|| jitter(resync)),
             _ => Backoff { first: FIRST, most: resync }.after(failures),
         };
         let due = Instant::now() + wait;
         self.tried.insert(key.clone(), Proof { pair: pair.clone(), epoch, held, failures, due });
         self.fact(key, &pair) != before
+    }
+
+    /// Where the policies changed a moment ago, a trial may have met the earlier ones: how long
+    /// until it is worth another.
+    fn unsettled(&self) -> Option<Duration> {
+        let since = self.changed?.elapsed();
+        (since < SETTLE / 2).then(|| SETTLE.mul_f64(0.5 + 0.5 * fastrand::f64()) - since)
     }
 
     /// The GrayRollout is gone.
@@ -235,11 +249,14 @@ mod tests {
         let mut proofs = proofs();
         tried(&mut proofs, Trial::Held);
         let began = proofs.epoch();
-        proofs.renew();
+        proofs.renew(false);
         assert!(due(&proofs).is_zero());
         assert_eq!(proofs.fact(&key(), &pair()), HELD);
         proofs.tried(&key(), pair(), began, Trial::Held, RESYNC);
         assert!(due(&proofs).is_zero(), "that trial began before the change");
+        tried(&mut proofs, Trial::Held);
+        let soon = due(&proofs);
+        assert!(soon > SETTLE / 3 && soon <= SETTLE, "it may have met the earlier policies");
     }
 
     #[test]

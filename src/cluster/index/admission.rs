@@ -34,7 +34,7 @@ impl Index {
             if !state.proofs.policies.change(kind, change) {
                 return;
             }
-            state.proofs.renew();
+            state.proofs.renew(before == Verdict::Unknown);
             touched.extend(state.rollouts.keys().cloned().map(WorkKey::Rollout));
             let now = state.proofs.policies.verdict();
             if now != before {
