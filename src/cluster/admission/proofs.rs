@@ -125,7 +125,8 @@ impl Proofs {
     /// until it is worth another.
     fn unsettled(&self) -> Option<Duration> {
         let since = self.changed?.elapsed();
-        (since < SETTLE / 2).then(|| SETTLE.mul_f64(0.5 + 0.5 * fastrand::f64()) - since)
+        (since < SETTLE / 2)
+            .then(|| SETTLE.mul_f64(0.5 + 0.5 * fastrand::f64()).saturating_sub(since))
     }
 
     /// The GrayRollout is gone.
