@@ -281,8 +281,12 @@ fn deleted_with_a_rollback_ends_unpaused() {
 }
 
 fn pods(t: &Test) -> BTreeSet<String> {
-    t.record
-        .look(|now| now.all(Kind::Pod).map(|pod| pod.text("/metadata/uid").to_owned()).collect())
+    t.record.look(|now| {
+        now.all(Kind::Pod)
+            .filter(|pod| pod.at("/metadata/deletionTimestamp").is_null())
+            .map(|pod| pod.text("/metadata/uid").to_owned())
+            .collect()
+    })
 }
 
 /// Policies that are missing, half installed, or of another version are seen and shown; no pod is

@@ -8,8 +8,12 @@ use grayrollout_e2e::{
 use serde_json::Value;
 
 fn pods(t: &Test) -> BTreeSet<String> {
-    t.record
-        .look(|now| now.all(Kind::Pod).map(|pod| pod.text("/metadata/uid").to_owned()).collect())
+    t.record.look(|now| {
+        now.all(Kind::Pod)
+            .filter(|pod| pod.at("/metadata/deletionTimestamp").is_null())
+            .map(|pod| pod.text("/metadata/uid").to_owned())
+            .collect()
+    })
 }
 
 /// What a restarted stage would change.
