@@ -93,15 +93,15 @@ impl PolicyWatcher {
             }
             match event {
                 Ok(event) => {
-                    failures = 0;
+                    // That a list begins does not mean that it works.
+                    if !matches!(event, Event::Init) {
+                        failures = 0;
+                    }
                     self.take(kind, event, &mut fresh);
                 }
                 Err(error) => {
                     failures += 1;
-                    let resource = K::plural(&());
-                    let labels = [resource.as_ref()];
-                    self.metrics.watch_restarts.with_label_values(&labels).inc();
-                    sleep(self.failed(kind, &error, failures)).await;
+                    sleep(self.failed::<K>(kind, &error, failures)).await;
                 }
             }
         }
@@ -141,7 +141,10 @@ impl PolicyWatcher {
     }
 
     /// Takes note of a failure; how long to wait after it.
-    fn failed(&self, kind: PolicyKind, error: &watcher::Error, failures: u32) -> Duration {
+    fn failed<K>(&self, kind: PolicyKind, error: &watcher::Error, failures: u32) -> Duration
+    where
+        K: Resource<DynamicType = ()>,
+    {
         let status = match error {
             watcher::Error::InitialListFailed(kube::Error::Api(status))
             | watcher::Error::WatchStartFailed(kube::Error::Api(status))
@@ -155,6 +158,9 @@ impl PolicyWatcher {
                 self.index.policies(kind, |known| *known = Listing::Hidden(why));
             }
             _ => {
+                let resource = K::plural(&());
+                let labels = [resource.as_ref()];
+                self.metrics.watch_restarts.with_label_values(&labels).inc();
                 // The first is mostly no more than a connection or a point in time that is gone.
                 if failures >= PATIENCE {
                     let why = error.to_string();
