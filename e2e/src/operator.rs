@@ -52,9 +52,11 @@ impl Operator {
         let err = out.try_clone().expect("a second handle");
         let process = Process::spawn(
             Command::new(&cluster.operator)
-                .args(["--namespace", namespace, "--leader-elect", "false"])
+                .args(["--namespace", namespace])
                 .args(["--listen", &listen.to_string()])
                 .args(args)
+                // Unless the arguments say otherwise.
+                .env("GRAYROLLOUT_LEADER_ELECT", "false")
                 .env("KUBECONFIG", kubeconfig)
                 .stdin(Stdio::null())
                 .stdout(out)

@@ -20,7 +20,13 @@ mod fair;
 #[cfg(test)]
 mod generate;
 #[cfg(test)]
+mod guards;
+#[cfg(test)]
 mod histories;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod odd;
 #[cfg(test)]
 mod operator;
 #[cfg(test)]

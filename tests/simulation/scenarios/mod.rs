@@ -3,6 +3,7 @@
 mod basics;
 mod faults;
 mod giving_back;
+mod guards;
 mod people;
 
 use grayrollout::api::{GrayRolloutStatus, Phase};
