@@ -180,6 +180,12 @@ impl Test {
         self.operators.lock().await.iter().map(Operator::listen).collect()
     }
 
+    /// Waits until the operator that was started first ends by itself; its exit code.
+    pub async fn first_operator_ends(&self, within: Duration) -> Option<i32> {
+        let mut first = self.operators.lock().await.remove(0);
+        first.exit_code(within).await
+    }
+
     /// Sum of the metrics, over all operators, whose name and labels contain all of `parts`.
     pub async fn metric(&self, parts: &[&str]) -> f64 {
         let mut sum = 0.0;

@@ -27,8 +27,28 @@ pub fn writer<'a>(before: Option<&Value>, after: &'a Value, changed: &[&str]) ->
     let touched = entries.iter().filter(|entry| {
         !earlier.iter().any(|old| same_entry(old, entry) && old.at("/time") == entry.at("/time"))
     });
-    // Within one second a second write of the same manager leaves no newer time.
-    newest(touched).or_else(|| newest(entries.iter()))
+    if let Some(writer) = newest(touched) {
+        return Some(writer);
+    }
+    // Within one second a second write of the same manager leaves no newer time. A manager that
+    // owns nothing has no entry; it is who changes this alone.
+    let alone = before.is_some_and(|before| without(before, changed) == without(after, changed));
+    if alone { None } else { newest(entries.iter()) }
+}
+
+/// The object without a field, and without what every write changes.
+fn without(object: &Value, field: &[&str]) -> Value {
+    let mut rest = object.clone();
+    let bookkeeping = ["managedFields", "resourceVersion", "generation"];
+    let bookkeeping = bookkeeping.iter().map(|name| vec!["metadata", *name]);
+    for path in bookkeeping.chain([field.to_vec()]) {
+        let Some((last, parents)) = path.split_last() else { continue };
+        let parent = parents.iter().try_fold(&mut rest, |at, name| at.get_mut(*name));
+        if let Some(parent) = parent.and_then(Value::as_object_mut) {
+            parent.remove(*last);
+        }
+    }
+    rest
 }
 
 fn same_entry(one: &Value, other: &Value) -> bool {
@@ -81,6 +101,17 @@ mod tests {
         let after = object(&[(OPERATOR, "2026-01-01T00:00:01Z", json!({"f:status": {}}))])
             .with(json!({"spec": {"replicas": 3}}));
         assert_eq!(writer(None, &after, &["spec", "replicas"]), None);
+    }
+
+    #[test]
+    fn who_removes_a_single_field_and_owns_nothing_is_not_known() {
+        let entries = [(OPERATOR, "2026-01-01T00:00:01Z", json!({"f:spec": {"f:paused": {}}}))];
+        let before = object(&entries).with(json!({"spec": {"paused": true, "replicas": 3}}));
+        let entries = [(OPERATOR, "2026-01-01T00:00:01Z", json!({"f:spec": {}}))];
+        let after = object(&entries).with(json!({"spec": {"replicas": 3}}));
+        assert_eq!(writer(Some(&before), &after, &["spec", "paused"]), None);
+        let more = after.with(json!({"spec": {"replicas": 3, "strategy": "other"}}));
+        assert_eq!(writer(Some(&before), &more, &["spec", "paused"]), Some(OPERATOR));
     }
 
     #[test]

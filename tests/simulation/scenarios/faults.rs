@@ -32,7 +32,7 @@ fn crashing(sim: &mut Sim, nth: u32, once: bool, wanted: Phase) {
         sim.tell(others);
         sim.operators[0].observe_all(&sim.world);
         let before = sim.world.writes;
-        let mishap = Mishap { crash_after: armed.then_some(left), native_between: false };
+        let mishap = Mishap { crash_after: armed.then_some(left), ..Mishap::default() };
         let pass = sim.pass(0, mishap);
         sim.tell(pass);
         let after = sim.world.writes;
@@ -240,6 +240,24 @@ fn odd_objects_are_survived() {
                 let _ = release(&Orphan { now: one.now, target, replica_sets });
             }
         }
+    }
+}
+
+/// Labels are anyone's to change: with one pod-template-hash on both ReplicaSets the decision once
+/// ran around in circles.
+#[test]
+fn one_label_on_two_replica_sets_is_survived() {
+    for mut seen in snapshots() {
+        let Some(label) = seen.replica_sets.first().map(|set| set.revision.clone()) else {
+            continue;
+        };
+        for set in &mut seen.replica_sets {
+            set.revision.clone_from(&label);
+        }
+        seen.rollout.status.update_revision = Some(label.clone());
+        let first = plan(&seen);
+        let after = crate::effect::apply(&seen, &first);
+        assert_eq!(plan(&after).status.rollout, first.status.rollout, "it starts once");
     }
 }
 
