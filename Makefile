@@ -38,7 +38,9 @@ test: controlplane prometheus ## All tests: of the control plane, packages, unit
 	@echo "testing the packages"
 	@cd $(PACKAGES) && go test -count=1 ./...
 	@echo "testing the operator: units, simulation, end to end"
-	GRAYROLLOUT_BIN=$(abspath $(TARGET))/debug/grayrollout cargo test --workspace --all-targets
+	@# End-to-end tests mostly wait: four at once even on two cores.
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} GRAYROLLOUT_BIN=$(abspath $(TARGET))/debug/grayrollout \
+		cargo test --workspace --all-targets
 
 .PHONY: e2e-node
 e2e-node: controlplane ## Real containers on a real node: needs root, containerd, runc, network plugins

@@ -167,8 +167,10 @@ impl Record {
             let items = list.list("/items");
             self.until(Duration::from_secs(10), |now| {
                 let seen = items.iter().all(|item| {
-                    now.get(kind, item.text("/metadata/name"))
-                        .is_some_and(|it| number(it) >= number(item))
+                    now.has_ended(item.text("/metadata/uid"))
+                        || now
+                            .get(kind, item.text("/metadata/name"))
+                            .is_some_and(|it| number(it) >= number(item))
                 });
                 let gone = |it: &Value| {
                     items

@@ -1,7 +1,7 @@
 //! The objects of one namespace at one moment.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Write as _},
     sync::Arc,
 };
@@ -55,6 +55,7 @@ pub struct Split {
 #[derive(Clone, Default)]
 pub struct Snapshot {
     objects: BTreeMap<(Kind, String), Arc<Value>>,
+    ended: BTreeSet<String>,
 }
 
 impl Snapshot {
@@ -63,9 +64,15 @@ impl Snapshot {
         let key = (stored.kind, stored.name().to_owned());
         if stored.deleted {
             self.objects.remove(&key);
+            self.ended.insert(stored.object.text("/metadata/uid").to_owned());
         } else {
             self.objects.insert(key, Arc::clone(&stored.object));
         }
+    }
+
+    /// Whether an object has come to its end.
+    pub fn has_ended(&self, uid: &str) -> bool {
+        self.ended.contains(uid)
     }
 
     /// One object.

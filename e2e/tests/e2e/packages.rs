@@ -175,6 +175,11 @@ fn uninstalling_leaves_nothing() {
     fresh.kubectl(&["apply", "--server-side", "-k", config]);
     let crd = "crd/grayrollouts.grayrollout.dev";
     fresh.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", crd]);
+    // A kind that is established is served a moment later.
+    fresh.until("the kind is served", || {
+        let mut list = fresh.0.kubectl();
+        list.args(["-n", "shop", "get", "grayrollouts"]).output().expect("it runs").status.success()
+    });
     fresh.0.use_operators_account().expect("its token");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let log = fresh.0.dir.join("operator.log");
