@@ -210,6 +210,7 @@ fn metrics_only_for_whom_the_api_server_allows() {
             t.kubectl(&["create", "clusterrolebinding", &made, &role, &account(name)]).await;
         };
         own("grayrollout", "operator").await;
+        own("grayrollout-policies", "operator").await;
         t.start_operator_with(&operator, &["--metrics-auth=true"]).await;
 
         let (code, said) = t.ask_operator("/metrics", Some(&reader)).await;
@@ -245,7 +246,8 @@ fn metrics_only_for_whom_the_api_server_allows() {
             assert!(!t.operator_logs().contains(token.as_str()), "a token is in the log");
         }
         t.exempt("403"); // the operator's own, before it was given its right
-        for role in ["grayrollout", "grayrollout-metrics-auth", "grayrollout-metrics-reader"] {
+        let made = ["grayrollout", "grayrollout-policies"];
+        for role in made.iter().chain(&["grayrollout-metrics-auth", "grayrollout-metrics-reader"]) {
             t.kubectl(&["delete", "clusterrolebinding", &format!("{role}-{}", t.namespace)]).await;
         }
         t.kubectl(&["delete", "-f", shipped.to_str().unwrap()]).await;
