@@ -1,10 +1,13 @@
 //! Installs what a user installs: the CRD and the operator's ServiceAccount with its shipped role.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
-use crate::{Api, Cluster, Json, cluster::succeed};
+use crate::{Api, Cluster, Json, cluster::succeed, grayrollout};
 
 const NAMESPACE: &str = "grayrollout-system";
 const ACCOUNT: &str = "grayrollout";
@@ -30,6 +33,7 @@ pub(crate) fn everything(cluster: &Cluster, root: &Path, policies: bool) -> Resu
     apply(&["-n", NAMESPACE, "-k"], &root.join("config/rbac"))?;
     if policies {
         apply(&["-k"], &root.join("config/policies"))?;
+        in_effect(cluster)?;
     }
 
     operators_account(cluster)
@@ -46,6 +50,28 @@ pub(crate) fn operators_account(cluster: &Cluster) -> Result<(), String> {
         token(&api, NAMESPACE, ACCOUNT).await
     })?;
     write_kubeconfig(cluster, &token, &cluster.operator_kubeconfig)
+}
+
+/// Waits until an approval is signed: for some seconds after the CRD was made the API server
+/// refuses what a policy is to change.
+fn in_effect(cluster: &Cluster) -> Result<(), String> {
+    let approved = grayrollout("approved", &[100])
+        .with(json!({"spec": {"approval": {"rollout": 1, "revision": "x", "stage": 1}}}));
+    let file = cluster.dir.join("approved.json");
+    std::fs::write(&file, approved.to_string()).map_err(|error| error.to_string())?;
+    let end = Instant::now() + Duration::from_mins(1);
+    loop {
+        let mut create = cluster.kubectl();
+        create.args(["create", "--dry-run=server", "-o", "json", "-n", "default", "-f"]).arg(&file);
+        let answer = succeed(&mut create, "waiting for the policies");
+        match answer {
+            Ok(made) if made.contains("\"by\"") => return Ok(()),
+            answer if Instant::now() > end => {
+                return Err(answer.err().unwrap_or_else(|| "no approval is signed".into()));
+            }
+            _ => std::thread::sleep(Duration::from_millis(200)),
+        }
+    }
 }
 
 /// A token of a ServiceAccount.

@@ -28,7 +28,7 @@ use super::{
 use crate::api::FIELD_MANAGER;
 
 /// How often a follower looks: a lease that is given back is taken up within a second.
-const FOLLOW: Duration = Duration::from_millis(500);
+const FOLLOW: Duration = Duration::from_millis(300);
 /// How soon a failed renewal is tried again, and how long giving the lease back may take.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -121,7 +121,7 @@ impl Elector {
                 Err(error) => {
                     failures += 1;
                     // One line a minute is enough.
-                    if failures % 120 == 1 {
+                    if failures % 200 == 1 {
                         warn!(%error, "the lease cannot be read or written; trying again");
                     }
                 }
