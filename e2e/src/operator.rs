@@ -55,6 +55,8 @@ impl Operator {
                 .args(["--namespace", namespace])
                 .args(["--listen", &listen.to_string()])
                 .args(args)
+                // Unless the arguments say otherwise.
+                .env("GRAYROLLOUT_LEADER_ELECT", "false")
                 .env("KUBECONFIG", kubeconfig)
                 // Unless a test says otherwise.
                 .env("GRAYROLLOUT_LEADER_ELECT", "false")

@@ -1,5 +1,7 @@
 //! A proxy between the operator and the API server that can make things go wrong.
 
+mod watches;
+
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -44,6 +46,18 @@ pub enum Faults {
     HoldAnswer,
     /// Passed on and answered; [`Proxy::held`] tells then.
     Tell,
+    /// Not passed on: the connection breaks.
+    Drop,
+    /// Passed on, but only the first half of the answer comes.
+    Truncate,
+    /// A watch is told that the point to go on from is no longer there.
+    Gone,
+    /// Every event of a watch comes this much later.
+    LateEvents(Duration),
+    /// Of a watch, this many events in a row of four are lost.
+    LoseEvents(u8),
+    /// Every event of a watch comes twice.
+    RepeatEvents,
 }
 
 type Rule = Box<dyn FnMut(&str, &str) -> Faults + Send>;
@@ -165,13 +179,11 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Re
         Faults::TooMany(seconds) => return refusal(429, Some(seconds)),
         Faults::Late(time) => tokio::time::sleep(time).await,
         Faults::Hold => return shared.hold().await,
-        Faults::None
-        | Faults::FirstList
-        | Faults::LoseAnswer
-        | Faults::HoldAnswer
-        | Faults::Tell => {}
+        Faults::Drop => return broken(),
+        Faults::Gone if is_watch(&path) => return answer(StatusCode::OK, watches::gone()),
+        _ => {}
     }
-    let list = method == "GET" && !path.contains("watch=");
+    let list = method == "GET" && !is_watch(&path);
     let key = path.split('?').next().unwrap_or_default().to_owned();
     if list && fault == Faults::FirstList {
         let first = lock(&shared.lists).get(&key).cloned();
@@ -183,6 +195,11 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Re
         Ok(_) if fault == Faults::LoseAnswer => broken(),
         Ok(_) if fault == Faults::HoldAnswer => shared.hold().await,
         Ok(response) if fault == Faults::Tell => tell(shared, response),
+        Ok(response) if is_watch(&path) => {
+            let (head, body) = response.into_parts();
+            Response::from_parts(head, watches::disturbed(body, fault, shared.cut.subscribe()))
+        }
+        Ok(response) if fault == Faults::Truncate => truncated(response).await,
         Ok(response) => response,
         Err(error) => refusal_with(502, &error, None),
     }
@@ -196,6 +213,10 @@ fn tell(shared: Arc<Shared>, response: Response<Body>) -> Response<Body> {
         std::task::Poll::Ready(None)
     });
     Response::from_parts(head, Body::from_stream(body.into_data_stream().chain(end)))
+}
+
+fn is_watch(path: &str) -> bool {
+    path.contains("watch=")
 }
 
 impl Shared {
@@ -238,16 +259,7 @@ impl Shared {
             lock(&self.lists).entry(key).or_insert_with(|| bytes.clone());
             return Ok(Response::from_parts(head, Body::from(bytes)));
         }
-        // What ends by itself ends well; what is cut breaks.
-        let parts = (body.into_data_stream(), self.cut.subscribe());
-        let body = futures::stream::unfold(parts, |(mut data, mut cut)| async move {
-            let item = tokio::select! {
-                item = data.next() => item?,
-                _ = cut.recv() => Err(axum::Error::new("cut")),
-            };
-            Some((item, (data, cut)))
-        });
-        Ok(Response::from_parts(head, Body::from_stream(body)))
+        Ok(Response::from_parts(head, body))
     }
 }
 
@@ -257,6 +269,16 @@ fn answer(status: StatusCode, body: Body) -> Response<Body> {
     let json = header::HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     response
+}
+
+/// The first half of an answer, as if it were all.
+async fn truncated(response: Response<Body>) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
+        return broken();
+    };
+    head.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(head, Body::from(bytes.slice(..bytes.len() / 2)))
 }
 
 /// An answer whose body breaks off.

@@ -267,8 +267,12 @@ impl Applier {
     ) -> Result<Applied, CallError> {
         let key = ObjectKey::new(&target.namespace, &target.name);
         let deployment = self.deployment(&key, &target.uid).await?;
-        if template_hash(&deployment) != hash {
-            return Err(CallError::Conflict(format!("the template of Deployment {key} changed")));
+        let generation = deployment.pointer("/metadata/generation").and_then(Value::as_i64);
+        // A create has no precondition of its own, and the Deployment's resourceVersion changes
+        // with each of the native controller's notes.
+        if template_hash(&deployment) != hash || generation.unwrap_or_default() != target.generation
+        {
+            return Err(CallError::Conflict(format!("Deployment {key} changed meanwhile")));
         }
         for attempt in 0..NAME_TRIES {
             let suffix = naming::suffix(hash, attempt);

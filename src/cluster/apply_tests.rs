@@ -324,6 +324,16 @@ async fn a_template_that_changed_meanwhile_is_not_created() {
 }
 
 #[tokio::test]
+async fn a_deployment_that_changed_meanwhile_gets_no_replica_set() {
+    let mut changed = deployment("8", "web:2");
+    changed["metadata"]["generation"] = json!(2);
+    let api = Api::new(vec![(200, changed)]);
+    let error = api.apply(create()).await.unwrap_err();
+    assert!(matches!(error, CallError::Conflict(_)), "{error:?}");
+    assert_eq!(api.sent().len(), 1, "nothing is written");
+}
+
+#[tokio::test]
 async fn another_deployment_of_the_name_gets_nothing() {
     let mut other = deployment("8", "web:2");
     other["metadata"]["uid"] = json!("d-2");

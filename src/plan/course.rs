@@ -72,7 +72,12 @@ pub fn recorded_course(status: &GrayRolloutStatus) -> Course {
     match (status.stage, status.phase) {
         (Some(_), Some(Phase::RollingBack)) => Course::Back,
         (Some(_), _) => Course::Forward,
-        (None, _) if gave_up(status).is_some() => Course::RolledBack,
+        // Once the stable template is set again, or another is all there is, nothing is given up.
+        (None, _)
+            if gave_up(status).is_some() && status.update_revision != status.stable_revision =>
+        {
+            Course::RolledBack
+        }
         (None, _) => Course::Resting,
     }
 }
@@ -109,7 +114,7 @@ fn first_sight(facts: &Facts<'_>, mut draft: Draft) -> Draft {
                 take_over(facts, &mut draft, new);
             }
             draft.course = Course::Forward;
-            forward(facts, draft)
+            under_way(facts, draft)
         }
         _ => {
             let only = facts.replica_sets.len() <= 1;
@@ -176,7 +181,7 @@ fn resting(facts: &Facts<'_>, mut draft: Draft) -> Draft {
     }
     start(facts, &mut draft);
     draft.course = Course::Forward;
-    forward(facts, draft)
+    under_way(facts, draft)
 }
 
 /// Same template, perhaps under another ReplicaSet name or with new defaults filled in.
@@ -189,11 +194,18 @@ fn refresh(facts: &Facts<'_>, draft: &mut Draft) {
     draft.status.update_revision = Some(revision);
 }
 
-fn forward(facts: &Facts<'_>, mut draft: Draft) -> Draft {
+fn forward(facts: &Facts<'_>, draft: Draft) -> Draft {
     let stable = facts.of_revision(draft.status.stable_revision.as_deref());
-    if !facts.is_recorded_template(&draft.status) {
-        return redirected(facts, draft, stable);
+    if facts.is_recorded_template(&draft.status) {
+        under_way(facts, draft)
+    } else {
+        redirected(facts, draft, stable)
     }
+}
+
+/// On with the rollout of the present template.
+fn under_way(facts: &Facts<'_>, mut draft: Draft) -> Draft {
+    let stable = facts.of_revision(draft.status.stable_revision.as_deref());
     refresh(facts, &mut draft);
     if stable.is_some_and(|rs| rs.template == facts.target.template) {
         return revert(facts, draft);
@@ -220,7 +232,7 @@ fn redirected(facts: &Facts<'_>, mut draft: Draft, stable: Option<&ReplicaSet>) 
         draft.status.stable_revision.clone_from(&draft.status.update_revision);
         complete(facts, &mut draft, HistoryResult::Completed);
         start(facts, &mut draft);
-        return forward(facts, draft.keep(Course::Forward));
+        return under_way(facts, draft.keep(Course::Forward));
     }
     let (number, stage) = (draft.status.rollout.unwrap_or(0), draft.status.stage.unwrap_or(0));
     if stable.is_some_and(|rs| rs.template == facts.target.template) {
@@ -237,7 +249,7 @@ fn redirected(facts: &Facts<'_>, mut draft: Draft, stable: Option<&ReplicaSet>) 
         draft.status.rollout.unwrap_or(0)
     );
     draft.tell(EventKind::RolloutSuperseded, text);
-    forward(facts, draft.keep(Course::Forward))
+    under_way(facts, draft.keep(Course::Forward))
 }
 
 /// The template was set back to the stable revision's.
@@ -295,11 +307,11 @@ fn back(facts: &Facts<'_>, mut draft: Draft) -> Draft {
         }
         finish_history(facts, &mut draft.status);
         start(facts, &mut draft);
-        return forward(facts, draft.keep(Course::Forward));
+        return under_way(facts, draft.keep(Course::Forward));
     } else if wants_retry(&draft.status) {
         finish_history(facts, &mut draft.status);
         start(facts, &mut draft);
-        return forward(facts, draft.keep(Course::Forward));
+        return under_way(facts, draft.keep(Course::Forward));
     }
     draft.keep(Course::Back)
 }
@@ -317,7 +329,7 @@ fn rolled_back(facts: &Facts<'_>, mut draft: Draft) -> Draft {
     }
     if asked {
         start(facts, &mut draft);
-        return forward(facts, draft.keep(Course::Forward));
+        return under_way(facts, draft.keep(Course::Forward));
     }
     refresh(facts, &mut draft);
     draft.keep(Course::RolledBack)

@@ -95,10 +95,14 @@ impl<'a> Facts<'a> {
     ///
     /// A ReplicaSet of it decides, since an upgraded API server may fill in new defaults on both.
     pub fn is_recorded_template(&self, status: &GrayRolloutStatus) -> bool {
-        match self.of_revision(status.update_revision.as_deref()) {
-            Some(rs) => rs.template == self.target.template,
-            None => status.template_hash.as_deref() == Some(&self.target.template.to_string()),
+        let revision = status.update_revision.as_deref();
+        let mut named =
+            self.replica_sets.iter().filter(|rs| Some(rs.revision.as_str()) == revision).peekable();
+        if named.peek().is_none() {
+            return status.template_hash.as_deref() == Some(&self.target.template.to_string());
         }
+        // Labels are anyone's to change, so that several may carry the same.
+        named.any(|rs| rs.template == self.target.template)
     }
 
     /// Active ReplicaSets other than `except`.

@@ -6,10 +6,11 @@ use grayrollout::{
 };
 
 use crate::{
+    guards::{self, Guard},
     native::{ReplicaSet, sync_deployment, sync_replica_set},
     operator::{End, Kind, Mishap, Operator},
     status_checks,
-    world::{NAME, World, hash},
+    world::{Checked, NAME, World, hash},
 };
 
 /// One pass that is being carried out.
@@ -21,7 +22,16 @@ pub struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     pub fn new(world: &'a mut World, mishap: Mishap) -> Self {
-        Self { world, mishap, writes: 0 }
+        let mut pass = Self { world, mishap, writes: 0 };
+        pass.meddle();
+        pass
+    }
+
+    /// Lets another writer in, where it is time for that.
+    fn meddle(&mut self) {
+        if self.mishap.conflict_after == Some(self.writes) {
+            self.world.bump_versions();
+        }
     }
 
     pub fn events(&mut self, events: &[Event]) {
@@ -33,13 +43,21 @@ impl<'a> Pass<'a> {
     }
 
     /// Counts a write that went through, lets the operator see it, and lets mishaps happen.
-    fn written(&mut self, operator: &mut Operator, kind: Kind) -> End {
+    fn written(&mut self, operator: &mut Operator, object: Object<'_>) -> Checked<End> {
         self.writes += 1;
-        operator.observe(self.world, kind);
-        if self.mishap.crash_after == Some(self.writes) {
-            return End::Crashed;
+        if self.world.without != Some(Guard::OwnWrites) {
+            match object {
+                Object::Gray => operator.observe(self.world, Kind::Gray),
+                Object::Deployment => operator.observe(self.world, Kind::Deployment),
+                Object::Set(name) => operator.observe_set(self.world, name),
+            }
         }
+        if self.mishap.crash_after == Some(self.writes) {
+            return Ok(End::Crashed);
+        }
+        self.meddle();
         if self.mishap.native_between {
+            let before = self.world.cluster.clone();
             let cluster = &mut self.world.cluster;
             if let Some(seen) = cluster.deployment.clone() {
                 sync_deployment(cluster, &seen);
@@ -48,8 +66,9 @@ impl<'a> Pass<'a> {
             for uid in uids {
                 sync_replica_set(cluster, &uid);
             }
+            guards::native_follows(self.world, &before)?;
         }
-        End::Done
+        Ok(End::Done)
     }
 
     pub fn status(
@@ -57,14 +76,16 @@ impl<'a> Pass<'a> {
         operator: &mut Operator,
         status: &GrayRolloutStatus,
         events: &[Event],
-    ) -> End {
+    ) -> Checked<End> {
         let seen = operator.gray.as_ref().map(|gray| gray.resource_version);
-        if self.world.gray.as_ref().map(|gray| gray.resource_version) != seen {
+        let fits = self.world.gray.as_ref().map(|gray| gray.resource_version) == seen;
+        if !fits && self.world.without != Some(Guard::StatusVersion) {
             self.world.say("operator: conflict on the status");
-            return End::Conflict;
+            return Ok(End::Conflict);
         }
         let text = serde_json::to_string(status).expect("a status");
         let written: GrayRolloutStatus = serde_json::from_str(&text).expect("a status");
+        guards::goes_on(&self.world.status(), status)?;
         let changed = changed_fields(&self.world.status(), status);
         self.world.change_status(|stored| {
             *stored = GrayRolloutStatus {
@@ -85,20 +106,34 @@ impl<'a> Pass<'a> {
         self.world.say(&line);
         self.events(events);
         status_checks::record(self.world);
-        self.written(operator, Kind::Gray)
+        guards::truly_over(self.world, status)?;
+        self.written(operator, Object::Gray)
     }
 
-    pub fn actions(&mut self, operator: &mut Operator, actions: &[Action]) -> End {
+    pub fn actions(&mut self, operator: &mut Operator, actions: &[Action]) -> Checked<End> {
         for action in actions {
-            let end = self.action(operator, action);
+            let end = self.action(operator, action)?;
             if end != End::Done {
-                return end;
+                return Ok(end);
             }
         }
-        End::Done
+        Ok(End::Done)
     }
 
-    fn action(&mut self, operator: &mut Operator, action: &Action) -> End {
+    fn action(&mut self, operator: &mut Operator, action: &Action) -> Checked<End> {
+        let (new, total) = (guards::new_size(self.world), self.world.total());
+        let created;
+        let object = match action {
+            Action::PatchDeployment(_) => Object::Deployment,
+            Action::CreateReplicaSet { template, .. } => {
+                created = name_of(&template.short());
+                Object::Set(&created)
+            }
+            Action::ScaleReplicaSet { name, .. } | Action::DeleteReplicaSet { name, .. } => {
+                Object::Set(name)
+            }
+        };
+        let without = self.world.without;
         let done = match action {
             Action::PatchDeployment(patch) => self.patch(patch),
             Action::CreateReplicaSet { template, replicas, desired, max } => {
@@ -111,8 +146,7 @@ impl<'a> Pass<'a> {
                 self.replica_set(name, uid, resource_version, |world| {
                     world.cluster.change_replica_set(uid, |set| {
                         set.replicas = *replicas;
-                        set.desired = *desired;
-                        set.max = *max;
+                        (set.desired, set.max) = guards::written(without, set, *desired, *max);
                     });
                     world.say(&line);
                 })
@@ -127,16 +161,16 @@ impl<'a> Pass<'a> {
         };
         if !done {
             self.world.say("operator: conflict");
-            return End::Conflict;
+            return Ok(End::Conflict);
         }
-        let kind = if matches!(action, Action::PatchDeployment(_)) {
+        if matches!(action, Action::PatchDeployment(_)) {
             self.world.writes.deployment += 1;
-            Kind::Deployment
         } else {
             self.world.writes.sets += 1;
-            Kind::Sets
-        };
-        self.written(operator, kind)
+        }
+        guards::grown_within_stage(self.world, new)?;
+        guards::total_within_surge(self.world, total)?;
+        self.written(operator, object)
     }
 
     fn label(&self, name: &str) -> String {
@@ -155,8 +189,10 @@ impl<'a> Pass<'a> {
         version: &str,
         write: impl FnOnce(&mut World),
     ) -> bool {
+        let any = self.world.without == Some(Guard::SetVersion);
         let fits = self.world.cluster.replica_sets.iter().any(|set| {
-            set.name == name && set.uid == uid && set.resource_version.to_string() == version
+            let current = set.resource_version.to_string() == version;
+            set.name == name && set.uid == uid && (current || any)
         });
         if fits {
             write(self.world);
@@ -168,9 +204,9 @@ impl<'a> Pass<'a> {
         let Some(deployment) = &self.world.cluster.deployment else {
             return false;
         };
-        if deployment.uid != patch.uid
-            || deployment.resource_version.to_string() != patch.resource_version
-        {
+        let any = self.world.without == Some(Guard::DeploymentVersion);
+        let current = deployment.resource_version.to_string() == patch.resource_version;
+        if deployment.uid != patch.uid || !(current || any) {
             return false;
         }
         let sets = &self.world.cluster.replica_sets;
@@ -209,11 +245,17 @@ impl<'a> Pass<'a> {
         let Some(deployment) = self.world.cluster.deployment.clone() else {
             return false;
         };
-        let planned = operator.deployment.as_ref().map(|seen| &seen.uid);
-        if Some(&deployment.uid) != planned || !is_template(deployment.template) {
+        let Some(planned) = &operator.deployment else {
+            return false;
+        };
+        // The real one reads the Deployment for its template, and looks at its generation as well;
+        // one that is stopped right after that comes late all the same, unless it still leads.
+        let unseen = [Guard::Creation, Guard::Lease].map(Some).contains(&self.world.without);
+        let moved = planned.generation != deployment.generation && !unseen;
+        if planned.uid != deployment.uid || moved || !is_template(deployment.template) {
             return false;
         }
-        let name = format!("{NAME}-{hash}");
+        let name = name_of(&hash);
         let cluster = &mut self.world.cluster;
         if let Some(there) = cluster.replica_sets.iter().find(|set| set.name == name) {
             return there.owner_uid == deployment.uid && there.template == deployment.template;
@@ -232,6 +274,19 @@ impl<'a> Pass<'a> {
         self.world.say(&line);
         true
     }
+}
+
+/// What was written.
+enum Object<'a> {
+    Gray,
+    Deployment,
+    /// A ReplicaSet by name.
+    Set(&'a str),
+}
+
+/// The name of a ReplicaSet of ours.
+fn name_of(hash: &str) -> String {
+    format!("{NAME}-{hash}")
 }
 
 /// The fields of a status that a write changes.

@@ -67,11 +67,15 @@ pub fn cap(status: &GrayRolloutStatus, replicas: i32, surge: i32, new: &ReplicaS
     let percent =
         usize::try_from(stage - 1).ok().and_then(|index| status.stage_percents.get(index));
     let at_stage = percent.map_or(0, |percent| count(replicas, *percent, surge));
-    let kept = status.split.map_or(0, |split| {
+    at_stage.max(kept_share(status, replicas))
+}
+
+/// New pods that a kept split allows.
+pub fn kept_share(status: &GrayRolloutStatus, replicas: i32) -> i32 {
+    status.split.map_or(0, |split| {
         let whole = split.replicas.max(1);
         (split.update * replicas + whole - 1) / whole
-    });
-    at_stage.max(kept)
+    })
 }
 
 /// The user's own strategy: the one kept for later, else the present one.

@@ -4,8 +4,6 @@ use grayrollout::plan::{
     Action, AnnotationChange, DeploymentPatch, Plan, ReplicaSet, Snapshot, StatusWrite, Target,
 };
 
-use crate::world::NAME;
-
 pub fn apply(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
     let mut after = snapshot.clone();
     if plan.write != StatusWrite::None {
@@ -27,7 +25,7 @@ fn act(after: &mut Snapshot, action: &Action) {
             }
         }
         Action::CreateReplicaSet { template, replicas, desired, max } => sets.push(ReplicaSet {
-            name: format!("{NAME}-{}", template.short()),
+            name: format!("{}-{}", after.rollout.target_name, template.short()),
             uid: "created".into(),
             owner_uid: after.target.as_ref().map_or_else(String::new, |t| t.uid.clone()),
             generation: 1,
@@ -47,7 +45,8 @@ fn act(after: &mut Snapshot, action: &Action) {
         }),
         Action::ScaleReplicaSet { uid, replicas, desired, max, .. } => {
             if let Some(set) = sets.iter_mut().find(|set| set.uid == *uid) {
-                set.generation += i64::from(set.replicas != *replicas);
+                let changed = i64::from(set.replicas != *replicas);
+                set.generation = set.generation.saturating_add(changed);
                 set.resource_version.push('+');
                 set.replicas = *replicas;
                 set.desired_annotation = *desired;
@@ -64,7 +63,7 @@ fn apply_patch(target: &mut Target, sets: &[ReplicaSet], patch: &DeploymentPatch
     {
         target.template = set.template;
     }
-    target.generation += 1;
+    target.generation = target.generation.saturating_add(1);
     target.resource_version.push('+');
     target.paused = patch.paused.unwrap_or(target.paused);
     if let Some(strategy) = &patch.strategy {

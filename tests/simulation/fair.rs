@@ -8,6 +8,7 @@ use grayrollout::{
 use crate::{
     actors::{Act, act},
     checks::{Budget, budget, cap, ensure, own_strategy},
+    guards::{Guard, native_follows},
     native::{self, kubelet, next_pod_event, sync_deployment, sync_replica_set},
     operator::{End, Kind, Mishap, Operator},
     world::{Checked, Setup, World, replica_set, target},
@@ -144,32 +145,18 @@ impl Sim {
         if let Some(every) = self.busy_every
             && self.rounds.is_multiple_of(every)
         {
-            self.bump_versions();
+            self.world.bump_versions();
         }
         let mut active = false;
         for turn in turns {
             active |= match turn {
                 0 => kubelet(&mut self.world.cluster),
                 1 => self.replica_sets(),
-                2 => self.native(),
-                _ => self.up && self.operate(0)?,
+                2 => self.native()?,
+                _ => self.up && self.operate(self.world.leader.unwrap_or(0))?,
             };
         }
         Ok(active)
-    }
-
-    fn bump_versions(&mut self) {
-        let cluster = &mut self.world.cluster;
-        let version = cluster.bump();
-        for set in &mut cluster.replica_sets {
-            set.resource_version = version;
-        }
-        if let Some(deployment) = &mut cluster.deployment {
-            deployment.resource_version = version;
-        }
-        if let Some(gray) = &mut self.world.gray {
-            gray.resource_version = version;
-        }
     }
 
     pub fn replica_sets(&mut self) -> bool {
@@ -182,21 +169,41 @@ impl Sim {
         active
     }
 
-    pub fn native(&mut self) -> bool {
-        let cluster = &mut self.world.cluster;
-        let Some(seen) = cluster.deployment.clone() else {
-            return false;
+    pub fn native(&mut self) -> Checked<bool> {
+        let Some(seen) = self.world.cluster.deployment.clone() else {
+            return Ok(false);
         };
         self.native_saw = Some(seen.clone());
-        sync_deployment(cluster, &seen)
+        self.native_on(&seen)
     }
 
     /// The native controller acts before it sees what changed last.
-    pub fn native_stale(&mut self) {
+    pub fn native_stale(&mut self) -> Checked<bool> {
         let exists = self.world.cluster.deployment.as_ref().map(|deployment| &deployment.uid);
-        if let Some(seen) = self.native_saw.clone().filter(|seen| Some(&seen.uid) == exists) {
-            sync_deployment(&mut self.world.cluster, &seen);
+        match self.native_saw.clone().filter(|seen| Some(&seen.uid) == exists) {
+            Some(seen) => self.native_on(&seen),
+            None => Ok(false),
         }
+    }
+
+    /// The Deployment as the native controller saw it last.
+    pub fn native_saw(&self) -> Option<&native::Deployment> {
+        self.native_saw.as_ref()
+    }
+
+    fn native_on(&mut self, seen: &native::Deployment) -> Checked<bool> {
+        let before = self.world.undisturbed.then(|| self.world.cluster.clone());
+        let wrote = sync_deployment(&mut self.world.cluster, seen);
+        match before {
+            Some(before) => native_follows(&self.world, &before).map(|()| wrote),
+            None => Ok(wrote),
+        }
+    }
+
+    /// The lease goes to an operator whose watches have listed anew.
+    pub fn lead(&mut self, index: usize) {
+        self.world.leader = Some(index);
+        self.operators[index].observe_all(&self.world);
     }
 
     /// Time goes on for pods alone.
@@ -238,6 +245,10 @@ impl Sim {
 
     /// One pass of an operator on what it has seen so far.
     pub fn pass(&mut self, index: usize, mishap: Mishap) -> Checked {
+        let leads = self.world.leader.is_none_or(|leader| leader == index);
+        if !leads && self.world.without != Some(Guard::Lease) {
+            return Ok(());
+        }
         self.operators[index].pass(&mut self.world, mishap)?;
         // Whatever it asked for is forgotten with its next sight of a change.
         self.next_pass = Some(self.world.cluster.now);

@@ -29,6 +29,8 @@ pub enum Step {
     Observe(usize, Kind),
     /// One operator plans on what it saw last.
     Pass(usize, Option<u32>, bool),
+    /// The lease goes to the other operator.
+    Lead(usize),
     /// The operator stops, or starts again.
     Up(bool),
 }
@@ -117,7 +119,7 @@ fn spec() -> impl Strategy<Value = GrayRolloutSpec> {
     })
 }
 
-fn setup() -> impl Strategy<Value = Setup> {
+pub fn setup() -> impl Strategy<Value = Setup> {
     let replicas =
         prop_oneof![1 => Just(0), 2 => Just(1), 1 => Just(2), 1 => Just(3), 4 => Just(10)];
     let own = prop_oneof![
@@ -179,7 +181,7 @@ fn strangers() -> impl Strategy<Value = Act> {
         4 => (0_usize..4, 0_i32..12).prop_map(|(i, n)| Act::ScaleSet(i, n)),
         1 => (0_usize..4).prop_map(Act::DeleteSet),
         1 => prop_oneof![Just("0"), Just("30%"), Just("2")].prop_map(|s| Act::OwnStrategy(s.into())),
-        1 => prop::bool::ANY.prop_map(Act::Quota),
+        3 => prop::bool::weighted(0.7).prop_map(Act::Quota),
         1 => prop::bool::ANY.prop_map(Act::WaitForTermination),
         1 => Just(Act::DeleteGray),
         2 => Just(Act::CreateGray),
@@ -220,6 +222,40 @@ pub fn hostile() -> impl Strategy<Value = Step> {
     ]
 }
 
-pub fn history(step: impl Strategy<Value = Step>) -> impl Strategy<Value = History> {
-    (setup(), vec(step, 1..50)).prop_map(|(setup, steps)| History { setup, steps })
+/// A rollout that only people and the controllers take part in, at odd moments.
+pub fn strict() -> impl Strategy<Value = Step> {
+    let kind = prop::sample::select(&KINDS[..]);
+    let act = prop_oneof![
+        3 => (2_u32..4).prop_map(Act::Template),
+        4 => Just(Act::ApproveNext),
+        1 => Just(Act::ApproveAll),
+        2 => Just(Act::Abort),
+    ];
+    prop_oneof![
+        3 => act.prop_map(Step::Act),
+        3 => prop_oneof![Just(10_i64), Just(30), Just(300), Just(5000)].prop_map(Step::Fair),
+        1 => (100_i64..4000).prop_map(Step::Pods),
+        3 => prop::bool::ANY.prop_map(|stale| Step::Native { stale }),
+        2 => Just(Step::ReplicaSets),
+        4 => (0_usize..2, kind).prop_map(|(w, k)| Step::Observe(w, k)),
+        6 => (0_usize..2, prop::bool::ANY).prop_map(|(w, b)| Step::Pass(w, None, b)),
+        1 => (0_usize..2).prop_map(Step::Lead),
+    ]
+}
+
+/// Small rollouts with stages close to everything.
+pub fn small() -> impl Strategy<Value = Setup> {
+    let replicas = prop_oneof![Just(2), Just(3), Just(10)];
+    let own = prop_oneof![Just(("25%", "25%")), Just(("1", "0")), Just(("0", "1"))];
+    let percents = prop_oneof![Just(vec![50, 100]), Just(vec![30, 95, 100])];
+    (replicas, own, percents).prop_map(|(replicas, (surge, unavailable), percents)| {
+        Setup::new(&percents).replicas(replicas).surge(surge, unavailable)
+    })
+}
+
+pub fn history(
+    setup: impl Strategy<Value = Setup>,
+    step: impl Strategy<Value = Step>,
+) -> impl Strategy<Value = History> {
+    (setup, vec(step, 1..50)).prop_map(|(setup, steps)| History { setup, steps })
 }

@@ -4,6 +4,7 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
+    panic::resume_unwind,
 };
 
 use grayrollout::{
@@ -19,26 +20,30 @@ use crate::{
     actors::Act,
     checks::ensure,
     fair::Sim,
-    generate::{History, Step, calm, history, hostile},
+    generate::{History, Step, calm, history, hostile, setup},
     operator::Mishap,
     world::{Checked, World, hash},
 };
 
-fn take(sim: &mut Sim, step: &Step) -> Checked {
+pub fn take(sim: &mut Sim, step: &Step) -> Checked {
     match step {
         Step::Act(act) => sim.act(act),
         Step::Fair(ms) => sim.fair(*ms)?,
         Step::Pods(ms) => sim.pods(*ms),
-        Step::Native { stale: false } => {
-            sim.native();
+        Step::Native { stale } => {
+            if *stale { sim.native_stale()? } else { sim.native()? };
         }
-        Step::Native { stale: true } => sim.native_stale(),
+        Step::Lead(which) => sim.lead(*which),
         Step::ReplicaSets => {
             sim.replica_sets();
         }
         Step::Observe(which, kind) => sim.observe(*which, *kind),
         Step::Pass(which, crash_after, native_between) => {
-            let mishap = Mishap { crash_after: *crash_after, native_between: *native_between };
+            let mishap = Mishap {
+                crash_after: *crash_after,
+                native_between: *native_between,
+                ..Mishap::default()
+            };
             sim.pass(*which, mishap)?;
         }
         Step::Up(up) => sim.up = *up,
@@ -84,7 +89,7 @@ fn goal(world: &World) -> bool {
 }
 
 /// L1, L2, L3, L6, L7: the goal is reached with nothing but approvals, well before a resync.
-fn finish(sim: &mut Sim) -> Checked {
+pub fn finish(sim: &mut Sim) -> Checked {
     heal(sim);
     let end = sim.world.cluster.now + 400_000;
     sim.fair(100)?;
@@ -172,9 +177,9 @@ fn kind(why: &str) -> String {
 
 /// Runs histories until none fails in a way that was not found before; fails with the shortest
 /// history of each kind of fault.
-fn prove(name: &str, share: u64, step: impl Strategy<Value = Step>) {
-    let cases = number("PROVE_CASES").unwrap_or(1000) / share;
-    let seed = number("PROVE_SEED").unwrap_or(1);
+fn prove(name: &str, step: impl Strategy<Value = Step>) -> BTreeSet<&'static str> {
+    let cases = cases() / 2;
+    let seed = seed();
     let most = number("PROVE_KINDS").unwrap_or(3);
     let config = Config {
         cases: u32::try_from(cases).unwrap_or(u32::MAX),
@@ -183,7 +188,7 @@ fn prove(name: &str, share: u64, step: impl Strategy<Value = Step>) {
         max_shrink_iters: 2000,
         ..Config::default()
     };
-    let histories = history(step);
+    let histories = history(setup(), step);
     let (found, seen) = (RefCell::new(BTreeMap::new()), RefCell::new(BTreeSet::new()));
     for _ in 0..most {
         let outcome = TestRunner::new(config.clone()).run(&histories, |history| {
@@ -207,13 +212,21 @@ fn prove(name: &str, share: u64, step: impl Strategy<Value = Step>) {
     let found = found.into_inner();
     let stories: Vec<_> = found.into_values().collect();
     assert!(stories.is_empty(), "{name}, PROVE_SEED={seed}\n{}", stories.join("\n=====\n"));
-    if cases >= 300 {
-        came_past_everything(name, &seen.into_inner());
-    }
+    seen.into_inner()
+}
+
+/// Where the random numbers start.
+pub fn seed() -> u64 {
+    number("PROVE_SEED").unwrap_or(1)
+}
+
+/// Histories of both kinds together.
+fn cases() -> u64 {
+    number("PROVE_CASES").unwrap_or(1000)
 }
 
 /// Every phase, and every reason that these histories can lead to.
-fn came_past_everything(name: &str, seen: &BTreeSet<&'static str>) {
+fn came_past_everything(seen: &BTreeSet<&'static str>) {
     let reasons = [
         Reason::StageMoving,
         Reason::Soaking,
@@ -227,15 +240,17 @@ fn came_past_everything(name: &str, seen: &BTreeSet<&'static str>) {
     let wanted = Phase::ALL.into_iter().map(Phase::as_str);
     let wanted = wanted.chain(reasons.into_iter().map(Reason::as_str));
     let missed: Vec<_> = wanted.filter(|what| !seen.contains(what)).collect();
-    assert!(missed.is_empty(), "{name} histories never came past {missed:?}");
+    assert!(missed.is_empty(), "the histories never came past {missed:?}");
 }
 
 #[test]
-fn calm_histories_keep_the_invariants_and_end_well() {
-    prove("calm", 2, calm());
-}
-
-#[test]
-fn hostile_histories_keep_the_invariants_and_end_well() {
-    prove("hostile", 2, hostile());
+fn histories_keep_the_invariants_and_end_well() {
+    let seen = std::thread::scope(|scope| {
+        let calm = scope.spawn(|| prove("calm", calm()));
+        let hostile = scope.spawn(|| prove("hostile", hostile()));
+        [calm, hostile].map(|kind| kind.join().unwrap_or_else(|why| resume_unwind(why)))
+    });
+    if cases() >= 1000 {
+        came_past_everything(&seen.into_iter().flatten().collect());
+    }
 }

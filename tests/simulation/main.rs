@@ -22,7 +22,13 @@ mod fair;
 #[cfg(test)]
 mod generate;
 #[cfg(test)]
+mod guards;
+#[cfg(test)]
 mod histories;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod odd;
 #[cfg(test)]
 mod operator;
 #[cfg(test)]

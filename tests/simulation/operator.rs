@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use grayrollout::plan::{Admission, Orphan, Snapshot, StatusWrite, plan, release};
+use grayrollout::plan::{Admission, Orphan, Snapshot, StatusWrite, release};
 
 use crate::{
     apply::Pass,
     checks, describe,
+    guards,
     native::{Deployment, ReplicaSet},
     rest_checks, status_checks,
     world::{Checked, Gray, World, replica_set, rollout, target, time},
@@ -39,6 +40,8 @@ pub const KINDS: [Kind; 3] = [Kind::Gray, Kind::Deployment, Kind::Sets];
 pub struct Mishap {
     /// The process ends right after so many writes.
     pub crash_after: Option<u32>,
+    /// Another writer changes every object after so many writes.
+    pub conflict_after: Option<u32>,
     /// The native controllers act after each write.
     pub native_between: bool,
 }
@@ -70,6 +73,28 @@ impl Operator {
             Kind::Gray => self.gray.clone_from(&world.gray),
             Kind::Deployment => self.deployment.clone_from(&world.cluster.deployment),
             Kind::Sets => self.sets.clone_from(&world.cluster.replica_sets),
+        }
+    }
+
+    /// The ReplicaSets as last seen.
+    pub fn sets(&self) -> &[ReplicaSet] {
+        &self.sets
+    }
+
+    /// Since when a status that may wait a moment waits.
+    pub fn soon_since(&self) -> Option<i64> {
+        self.soon_since
+    }
+
+    /// Sees one ReplicaSet as it is now.
+    pub fn observe_set(&mut self, world: &World, name: &str) {
+        let now = world.cluster.replica_sets.iter().find(|set| set.name == name);
+        match (self.sets.iter().position(|set| set.name == name), now) {
+            (Some(at), Some(now)) => self.sets[at].clone_from(now),
+            (Some(at), None) => {
+                self.sets.remove(at);
+            }
+            (None, now) => self.sets.extend(now.cloned()),
         }
     }
 
@@ -124,7 +149,7 @@ impl Operator {
             let plan = release(&orphan);
             checks::release(&orphan, &plan)?;
             let mut pass = Pass::new(world, mishap);
-            let end = pass.actions(self, &plan.actions);
+            let end = pass.actions(self, &plan.actions)?;
             if end == End::Done {
                 pass.events(&plan.events);
             }
@@ -146,7 +171,7 @@ impl Operator {
         snapshot: &Snapshot,
         mishap: Mishap,
     ) -> Checked<Outcome> {
-        let plan = plan(snapshot);
+        let plan = guards::planned(world.without, snapshot);
         let fail = |e: String| {
             let (seen, answer) = (describe::snapshot(snapshot), describe::plan(&plan));
             format!("{e}\nseen:\n{seen}answered:\n{answer}")
@@ -178,15 +203,15 @@ impl Operator {
         let mut pass = Pass::new(world, mishap);
         let mut end = End::Done;
         if write == StatusWrite::First {
-            end = pass.status(self, &plan.status, &plan.recorded);
+            end = pass.status(self, &plan.status, &plan.recorded)?;
         }
         if end == End::Done {
-            end = pass.actions(self, &plan.actions);
+            end = pass.actions(self, &plan.actions)?;
         }
         if end == End::Done {
             pass.events(&plan.acted);
             if matches!(write, StatusWrite::Now | StatusWrite::Soon) {
-                end = pass.status(self, &plan.status, &plan.recorded);
+                end = pass.status(self, &plan.status, &plan.recorded)?;
             }
         }
         let writes = pass.writes;

@@ -1,6 +1,8 @@
 //! What must hold of a plan and of the cluster once the plan is carried out.
 
-use grayrollout::plan::{Plan, Snapshot, StatusWrite, Target, plan as planned};
+use grayrollout::plan::{
+    Original, Plan, Snapshot, StatusWrite, Strategy, Target, plan as planned,
+};
 
 use crate::{
     checks::{budget, cap, ensure, own_strategy},
@@ -17,43 +19,52 @@ const CHAIN: usize = 5;
 pub fn idempotent(snapshot: &Snapshot, plan: &Plan) -> Checked {
     let mut state = snapshot.clone();
     let mut next = plan.clone();
-    let mut story = String::new();
+    let mut story = Vec::new();
+    let tell = |story: &[Plan]| story.iter().map(describe::plan).collect::<String>();
     let mut seen = vec![shape(&state)];
     for _ in 0..=CHAIN {
         let has_actions = !next.actions.is_empty();
         if !has_actions && next.write == StatusWrite::None {
             return Ok(());
         }
-        story.push_str(&describe::plan(&next));
         state = effect::apply(&state, &next);
+        story.push(next);
         if has_actions {
             let shape = shape(&state);
-            ensure(!seen.contains(&shape), || format!("S13: undone by the next plans:\n{story}"))?;
+            ensure(!seen.contains(&shape), || {
+                format!("S13: undone by the next plans:\n{}", tell(&story))
+            })?;
             seen.push(shape);
         }
         let had_actions = has_actions;
         next = planned(&state);
         ensure(had_actions || next.actions.is_empty(), || {
-            format!(
-                "S13: actions that rest on nothing but a status:\n{story}{}",
-                describe::plan(&next)
-            )
+            let (story, next) = (tell(&story), describe::plan(&next));
+            format!("S13: actions that rest on nothing but a status:\n{story}{next}")
         })?;
     }
-    Err(format!("S13: plans in a row that never end:\n{story}"))
+    Err(format!("S13: plans in a row that never end:\n{}", tell(&story)))
 }
 
+/// Sizes and annotations of each revision.
+type Sizes = Vec<(String, i32, Option<i32>, Option<i32>)>;
+/// What the operator sets in the Deployment.
+type Form = (bool, Strategy, Option<Result<Original, String>>, Option<String>);
+
 /// Sizes and form, without versions.
-fn shape(snapshot: &Snapshot) -> String {
+fn shape(snapshot: &Snapshot) -> (Sizes, Option<Form>) {
     let sets = snapshot.replica_sets.iter();
-    let sizes: Vec<_> = sets
-        .map(|set| (&set.revision, set.replicas, set.desired_annotation, set.max_annotation))
+    let sizes = sets
+        .map(|set| {
+            let annotations = (set.desired_annotation, set.max_annotation);
+            (set.revision.clone(), set.replicas, annotations.0, annotations.1)
+        })
         .collect();
     let form = snapshot.target.as_ref().map(|target| {
         let Target { paused, strategy, original, rollout_annotation, .. } = target;
-        format!("{paused} {strategy:?} {original:?} {rollout_annotation:?}")
+        (*paused, strategy.clone(), original.clone(), rollout_annotation.clone())
     });
-    format!("{sizes:?} {form:?}")
+    (sizes, form)
 }
 
 /// Whether the native controller has nothing to do.

@@ -9,7 +9,7 @@ use grayrollout::{
 };
 
 use crate::{
-    checks::{budget, count, ensure, remembered_strategy},
+    checks::{budget, count, ensure, kept_share, remembered_strategy},
     effect,
     world::{Checked, World, hash},
 };
@@ -38,6 +38,11 @@ pub fn transition(snapshot: &Snapshot, plan: &Plan) -> Checked {
         let (from, to) = (before.stage.unwrap_or(0), after.stage.unwrap_or(0));
         ensure(to >= from || after.stage.is_none(), || {
             format!("S4: stage {from} becomes {to} within rollout {new}")
+        })?;
+        let forward = after.phase != Some(Phase::RollingBack);
+        let under_way = before.stage.is_some() && after.stage.is_some() && forward;
+        ensure(!under_way || before.template_hash == after.template_hash, || {
+            format!("S5: rollout {new} goes on with another template, and its approvals with it")
         })?;
     }
     entered(snapshot, spec, target, after)?;
@@ -169,7 +174,7 @@ fn left(
 ) -> Checked {
     let before = &snapshot.rollout.status;
     let mut sets = snapshot.replica_sets.iter();
-    if !sets.any(|set| before.stable_revision.as_ref() == Some(&set.revision)) {
+    if !sets.any(|set| after.stable_revision.as_ref() == Some(&set.revision)) {
         // With the stable revision lost everything is new already.
         return Ok(());
     }
@@ -208,13 +213,14 @@ fn begun(
     })?;
     let new_template = before.template_hash != Some(target.template.to_string());
     let stable = |set: &ReplicaSet| before.stable_revision.as_ref() == Some(&set.revision);
-    let known =
-        before.target_uid.as_ref() == Some(&target.uid) && snapshot.replica_sets.iter().any(stable);
-    let edited = known
+    let lost = !snapshot.replica_sets.iter().any(stable);
+    // Without the stable revision there is no way back, and the stages count again.
+    let edited = before.target_uid.as_ref() == Some(&target.uid)
+        && before.stable_revision.is_some()
         && before.stage.is_some()
         && !new_template
         && before.stage_percents != percents
-        && before.phase != Some(Phase::RollingBack);
+        && (lost || before.phase != Some(Phase::RollingBack));
     let surge =
         budget(spec, remembered_strategy(snapshot, target), target.replicas).map_or(0, |b| b.surge);
     if edited && before.retry.as_ref().map(|retry| retry.rollout) != before.rollout {
@@ -227,6 +233,10 @@ fn begun(
         })?;
         // Where none matches, the split stays until someone approves the first stage.
         ensure(kept > 0 || to == 0, || format!("edited at {share}%: stage {to} at once"))?;
+        let allowed = kept_share(before, target.replicas).max(count(target.replicas, share, surge));
+        ensure(after.split.is_none_or(|split| split.update <= allowed), || {
+            format!("edited at {share}%: {:?} is kept where {allowed} were allowed", after.split)
+        })?;
         return each(snapshot, spec, target, after, kept);
     }
     if let Some(split) = after.split {
@@ -244,15 +254,7 @@ fn begun(
     if after.phase == Some(Phase::Completed) {
         return Ok(());
     }
-    if to > 1 && !known {
-        // Taken over at a stage that holds exactly what is there, or everything.
-        let is = new_set(snapshot, target).map_or(0, |set| set.replicas);
-        let index = usize::try_from(to - 1).unwrap_or(0);
-        let asked = count(target.replicas, percents.get(index).copied().unwrap_or(0), surge);
-        return ensure(asked <= is, || format!("taken over with {is} new pods at stage {to}"));
-    }
-    ensure(to <= 1 || known, || format!("a rollout begins at stage {to}"))?;
-    if known { each(snapshot, spec, target, after, 0) } else { Ok(()) }
+    each(snapshot, spec, target, after, 0)
 }
 
 /// Stages beyond `from` whose pods are there already may be entered at once, each as it asks.

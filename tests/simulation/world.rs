@@ -11,7 +11,10 @@ use grayrollout::{
 };
 use jiff::Timestamp;
 
-use crate::native::{Cluster, Deployment, ReplicaSet};
+use crate::{
+    guards::Guard,
+    native::{Cluster, Deployment, ReplicaSet},
+};
 
 /// Name of the Deployment and of the GrayRollout.
 pub const NAME: &str = "web";
@@ -49,6 +52,12 @@ pub struct World {
     pub highest: i64,
     /// Every reason that a condition that holds ever gave.
     pub seen: BTreeSet<&'static str>,
+    /// The guard that is taken away, to see that it is needed.
+    pub without: Option<Guard>,
+    /// Who holds the lease; `None` where both operators think that they do.
+    pub leader: Option<usize>,
+    /// Only people and the controllers act, so that more can be demanded at every moment.
+    pub undisturbed: bool,
     /// Writes of the operator, events included.
     pub writes: Writes,
     pub log: Vec<String>,
@@ -187,6 +196,9 @@ impl World {
             reached: None,
             highest: 0,
             seen: BTreeSet::new(),
+            without: None,
+            leader: None,
+            undisturbed: false,
             writes: Writes::default(),
             log: Vec::new(),
         }
@@ -227,6 +239,20 @@ impl World {
             if gray.status != before {
                 gray.resource_version = version;
             }
+        }
+    }
+
+    /// Another writer changes every object, so that whoever saw it before is late.
+    pub fn bump_versions(&mut self) {
+        let version = self.cluster.bump();
+        for set in &mut self.cluster.replica_sets {
+            set.resource_version = version;
+        }
+        if let Some(deployment) = &mut self.cluster.deployment {
+            deployment.resource_version = version;
+        }
+        if let Some(gray) = &mut self.gray {
+            gray.resource_version = version;
         }
     }
 

@@ -32,7 +32,7 @@ fn crashing(sim: &mut Sim, nth: u32, once: bool, wanted: Phase) {
         sim.tell(others);
         sim.operators[0].observe_all(&sim.world);
         let before = sim.world.writes;
-        let mishap = Mishap { crash_after: armed.then_some(left), native_between: false };
+        let mishap = Mishap { crash_after: armed.then_some(left), ..Mishap::default() };
         let pass = sim.pass(0, mishap);
         sim.tell(pass);
         let after = sim.world.writes;

@@ -4,6 +4,7 @@ mod admission;
 mod basics;
 mod faults;
 mod giving_back;
+mod guards;
 mod people;
 
 use grayrollout::api::{GrayRolloutStatus, Phase};
