@@ -15,6 +15,7 @@ CRD := crds/grayrollouts.yaml
 METRICS := docs/metrics.md
 KUBECTL ?= $(or $(shell command -v kubectl),$(TARGET)/e2e/kubectl)
 PROVE_CASES ?= 100000
+MODEL_STATES ?= 300000
 
 ##@ See it work
 .PHONY: demo
@@ -72,8 +73,9 @@ deny-advisories: rust $(TOOLS)/bin/cargo-deny ## Known weaknesses of all depende
 	$(TOOLS)/bin/cargo-deny --locked check advisories
 
 .PHONY: prove
-prove: rust ## The simulation at length: PROVE_CASES random histories (100000), from PROVE_SEED if given
-	PROVE_CASES=$(PROVE_CASES) cargo test --release --package grayrollout --test simulation -- --nocapture
+prove: rust ## The simulation at length, see docs/proof.md: PROVE_CASES random histories (100000), from PROVE_SEED if given
+	PROVE_CASES=$(PROVE_CASES) ODD_CASES=$(PROVE_CASES) MODEL_STATES=$(MODEL_STATES) \
+		cargo test --profile prove --package grayrollout --test native_model --test simulation -- --nocapture
 
 .PHONY: bench
 bench: controlplane ## Speed beside the native rollout, as tables and JSON; PARTS="approvals scale" for some

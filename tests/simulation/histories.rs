@@ -31,7 +31,11 @@ pub fn take(sim: &mut Sim, step: &Step) -> Checked {
         Step::Fair(ms) => sim.fair(*ms)?,
         Step::Pods(ms) => sim.pods(*ms),
         Step::Native { stale } => {
-            if *stale { sim.native_stale()? } else { sim.native()? };
+            if *stale {
+                sim.native_stale()?
+            } else {
+                sim.native()?
+            };
         }
         Step::Lead(which) => sim.lead(*which),
         Step::ReplicaSets => {
@@ -222,7 +226,7 @@ pub fn seed() -> u64 {
 
 /// Histories of both kinds together.
 fn cases() -> u64 {
-    number("PROVE_CASES").unwrap_or(1000)
+    number("PROVE_CASES").unwrap_or(2000)
 }
 
 /// Every phase, and every reason that these histories can lead to.

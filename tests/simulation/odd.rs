@@ -81,7 +81,8 @@ fn nonsense() -> impl Strategy<Value = Value> {
         "Completed",
         "e\u{301}\u{0}\u{10ffff}",
     ];
-    let others = [json!(null), json!(true), json!(false), json!([]), json!({}), json!([null, [], {}])];
+    let others =
+        [json!(null), json!(true), json!(false), json!([]), json!({}), json!([null, [], {}])];
     let texts = texts.map(Value::from);
     let all: Vec<_> = numbers.into_iter().chain(texts).chain(others).collect();
     prop_oneof![
@@ -240,10 +241,11 @@ fn odd_worlds_are_survived() {
         failure_persistence: None,
         ..Config::default()
     };
-    let odd = (prop::sample::select(worlds), vec(change(), 1..6)).prop_map(|(mut world, changes)| {
-        changes.iter().for_each(|change| apply(&mut world, change));
-        world
-    });
+    let odd =
+        (prop::sample::select(worlds), vec(change(), 1..6)).prop_map(|(mut world, changes)| {
+            changes.iter().for_each(|change| apply(&mut world, change));
+            world
+        });
     let outcome = TestRunner::new(config).run(&odd, |world| {
         survive(&world);
         Ok(())

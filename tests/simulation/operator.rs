@@ -6,8 +6,7 @@ use grayrollout::plan::{Admission, Orphan, Snapshot, StatusWrite, release};
 
 use crate::{
     apply::Pass,
-    checks, describe,
-    guards,
+    checks, describe, guards,
     native::{Deployment, ReplicaSet},
     rest_checks, status_checks,
     world::{Checked, Gray, World, replica_set, rollout, target, time},

@@ -1,8 +1,6 @@
 //! What must hold of a plan and of the cluster once the plan is carried out.
 
-use grayrollout::plan::{
-    Original, Plan, Snapshot, StatusWrite, Strategy, Target, plan as planned,
-};
+use grayrollout::plan::{Original, Plan, Snapshot, StatusWrite, Strategy, Target, plan as planned};
 
 use crate::{
     checks::{budget, cap, ensure, own_strategy},

@@ -67,13 +67,16 @@ fn shape() -> impl Strategy<Value = Shape> {
         Form::RollingUpdate { rolling_update: RollingUpdate { max_surge, max_unavailable } }
     });
     let form = prop_oneof![1 => Just(Form::Recreate), 3 => rolling];
-    (0..=20, prop::bool::weighted(0.75), form)
-        .prop_map(|(replicas, paused, form)| Shape { replicas, paused, form })
+    (0..=20, prop::bool::weighted(0.75), form).prop_map(|(replicas, paused, form)| Shape {
+        replicas,
+        paused,
+        form,
+    })
 }
 
 fn case() -> impl Strategy<Value = Case> {
     let given = (0..=14, 0..=14, prop::option::of(0..24), prop::option::of(0..24));
-    let given = given.prop_map(|(size, available, desired, max)| Given {
+    let given = given.prop_map(|(size, available, desired, max): (i32, i32, _, _)| Given {
         size,
         available: available.min(size),
         desired,
@@ -158,7 +161,8 @@ fn shape_object(shape: &Shape) -> Value {
 fn deployment_object(name: &str, shape: &Shape) -> Value {
     let object = grayrollout_e2e::deployment(name, 0);
     let container = json!([{"name": "app", "image": image(NEW)}]);
-    object.with(json!({"spec": {"template": {"spec": {"containers": container}}}}))
+    object
+        .with(json!({"spec": {"template": {"spec": {"containers": container}}}}))
         .with(json!({"spec": shape_object(shape)}))
 }
 

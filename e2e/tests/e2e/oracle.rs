@@ -3,9 +3,7 @@
 
 use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
 
-use grayrollout_e2e::{
-    Faults, Json, Kind, Proxy, Test, grayrollout, run_without_operator,
-};
+use grayrollout_e2e::{Faults, Json, Kind, Proxy, Test, grayrollout, run_without_operator};
 use serde_json::{Value, json};
 
 /// The states of each object, in order; what two writes in a row leave the same counts once.
@@ -45,17 +43,21 @@ fn deeds(t: &Test, since: u64) -> Deeds {
             Kind::Deployment => {
                 let original = object.annotation("grayrollout.dev/original").unwrap_or("null");
                 let original: Value = serde_json::from_str(original).expect("JSON");
-                note(&mut deeds.forms, json!([
-                    object.at("/spec/template/spec/containers/0/image"),
-                    object.at("/spec/paused"),
-                    object.at("/spec/strategy"),
-                    original.with(json!({"uid": null})),
-                    object.annotation("grayrollout.dev/rollout"),
-                ]));
+                note(
+                    &mut deeds.forms,
+                    json!([
+                        object.at("/spec/template/spec/containers/0/image"),
+                        object.at("/spec/paused"),
+                        object.at("/spec/strategy"),
+                        original.with(json!({"uid": null})),
+                        object.annotation("grayrollout.dev/rollout"),
+                    ]),
+                );
             }
             Kind::GrayRollout => {
                 let status = object.at("/status");
-                let state = json!([status.at("/phase"), status.at("/rollout"), status.at("/stage")]);
+                let state =
+                    json!([status.at("/phase"), status.at("/rollout"), status.at("/stage")]);
                 note(&mut deeds.course, state);
             }
             Kind::Pod | Kind::Event => {}
@@ -224,8 +226,12 @@ fn a_leader_that_stood_still_past_its_lease_writes_nothing() {
         let proxy = Proxy::start(t).await;
         // The lease of this name is the only one that the shipped role allows.
         let args = [
-            "--leader-elect", "true", "--lease-namespace", "grayrollout-system",
-            "--lease-duration-seconds", "3",
+            "--leader-elect",
+            "true",
+            "--lease-namespace",
+            "grayrollout-system",
+            "--lease-duration-seconds",
+            "3",
         ];
         t.start_operator_with(proxy.kubeconfig(), &args).await;
         t.manage(2, &grayrollout("web", &[50, 100])).await;

@@ -271,8 +271,7 @@ fn ends_well(bounds: &Bounds, state: &State) -> Checked {
 /// Looks at every state, or at so many. Returns whether it was every one.
 fn check(name: &str, bounds: &Bounds, most: usize) -> bool {
     let began = Instant::now();
-    let checker =
-        bounds.clone().checker().threads(2).target_state_count(most).spawn_bfs().join();
+    let checker = bounds.clone().checker().threads(2).target_state_count(most).spawn_bfs().join();
     let all = checker.state_count() < most;
     println!(
         "{name}: {} steps to {} different states, {} deep, {} in {:.0} s",
@@ -330,8 +329,7 @@ fn models() -> Vec<(&'static str, Bounds)> {
     let git = [Act::GitOps, Act::Resume];
     let mut no_surge = rollout(Left { crashes: 1, ..NOTHING });
     no_surge.setup = setup(2, "0", "1");
-    let everything: Vec<Act> =
-        people.iter().chain(&hpa).chain(&git).cloned().collect();
+    let everything: Vec<Act> = people.iter().chain(&hpa).chain(&git).cloned().collect();
     let mut all = with(5, &everything);
     all.setup = setup(4, "25%", "25%");
     all.left = Left { acts: 5, crashes: 2, conflicts: 2, stale: 2, other: 2 };

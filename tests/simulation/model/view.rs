@@ -34,10 +34,7 @@ pub fn view(sim: &Sim, operators: usize, native_may_lag: bool) -> String {
     let _ = write!(
         text,
         "|{:?} {:?} {} {:?}",
-        world.approved,
-        world.reached,
-        world.highest,
-        world.cluster.broken
+        world.approved, world.reached, world.highest, world.cluster.broken
     );
     text.push_str("|native ");
     match sim.native_saw().filter(|_| native_may_lag) {
@@ -115,9 +112,7 @@ fn paused(gray: &Gray) -> bool {
 
 fn record(text: &mut String, world: &World, status: &GrayRolloutStatus) {
     let now = crate::world::time(world.cluster.now);
-    let age = |at: jiff::Timestamp| {
-        now.duration_since(at).as_millis().clamp(0, i128::from(OLD_MS))
-    };
+    let age = |at: jiff::Timestamp| now.duration_since(at).as_millis().clamp(0, i128::from(OLD_MS));
     let present = world.cluster.deployment.as_ref().map_or(0, |present| present.generation);
     let history: Vec<_> =
         status.history.iter().map(|e| (e.rollout, e.result, e.finished_at.is_some())).collect();

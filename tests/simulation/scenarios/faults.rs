@@ -243,6 +243,24 @@ fn odd_objects_are_survived() {
     }
 }
 
+/// Labels are anyone's to change: with one pod-template-hash on both ReplicaSets the decision once
+/// ran around in circles.
+#[test]
+fn one_label_on_two_replica_sets_is_survived() {
+    for mut seen in snapshots() {
+        let Some(label) = seen.replica_sets.first().map(|set| set.revision.clone()) else {
+            continue;
+        };
+        for set in &mut seen.replica_sets {
+            set.revision.clone_from(&label);
+        }
+        seen.rollout.status.update_revision = Some(label.clone());
+        let first = plan(&seen);
+        let after = crate::effect::apply(&seen, &first);
+        assert_eq!(plan(&after).status.rollout, first.status.rollout, "it starts once");
+    }
+}
+
 /// A4971, S12: an object that cannot be followed is reported once.
 #[test]
 fn an_invalid_spec_is_reported_and_left_alone() {

@@ -166,6 +166,15 @@ fn a_lost_stable_revision_is_told_and_can_be_finished() {
     story.act(Act::ApproveAll).completed(2);
 }
 
+/// What follows is a first deployment, and not the rollback any more.
+#[test]
+fn a_stable_template_that_is_set_again_after_its_revision_was_lost_comes_up() {
+    let mut story = Story::new(&ten(OnDelete::Hold));
+    story.act(Act::Template(2)).held_at(1).act(Act::Abort).rolled_back(1);
+    story.act(Act::DeleteSet(0)).act(Act::Template(1));
+    story.completed(1);
+}
+
 /// revisionHistoryLimit 0: an abort during the last soak still finds its way back.
 #[test]
 fn without_history_the_last_soak_keeps_a_way_back() {

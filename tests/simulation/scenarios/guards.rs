@@ -185,14 +185,15 @@ fn max_replicas_is_written_with_every_size() {
     needed(Guard::Max, &ten(&[50, 100]), "the share", |sim| {
         sim.world.undisturbed = false;
         sim.act(&Act::Template(2));
-        held(sim, 1)?;
-        sim.fair(2000)?;
+        sim.until(20_000, "pods move", |world| world.size(2) > 0)?;
         sim.act(&Act::Replicas(40));
         sim.until(60_000, "as many of each", |world| {
             let moving = world.deployment().strategy == Strategy::Recreate;
             moving && world.ready(2) == 20 && world.size(1) == 20
         })?;
         sim.replica_sets();
+        passes(sim, 1)?;
+        sim.pods(600);
         passes(sim, 1)?;
         // Replicas go down again while the native controller has not seen the held form yet.
         sim.up = false;
