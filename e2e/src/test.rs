@@ -178,6 +178,8 @@ impl Test {
     /// Where the operators listen.
     pub async fn operator_addresses(&self) -> Vec<SocketAddr> {
         self.operators.lock().await.iter().map(Operator::listen).collect()
+    }
+
     /// Waits until the operator that was started first ends by itself; its exit code.
     pub async fn first_operator_ends(&self, within: Duration) -> Option<i32> {
         let mut first = self.operators.lock().await.remove(0);
