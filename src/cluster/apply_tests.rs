@@ -425,3 +425,6 @@ async fn what_another_put_into_the_status_is_taken_out() {
     assert_eq!(body["metadata"]["resourceVersion"], "5");
     assert_eq!(body["status"], json!({"stage": null}), "and what people wrote stays");
 }
+
+#[path = "apply_odd_tests.rs"]
+mod odd;
