@@ -179,9 +179,10 @@ impl Model for Bounds {
         if world.cluster.pods.iter().any(|pod| pod.gone_at.is_some()) {
             moves.push(Move::Gone);
         }
-        for which in 0..=usize::from(left.other > 0) {
-            for kind in 0..KINDS.len() {
-                if state.frozen[which][kind] {
+        let operators = 1 + usize::from(left.other > 0);
+        for (which, watches) in state.frozen.iter().enumerate().take(operators) {
+            for (kind, frozen) in watches.iter().enumerate() {
+                if *frozen {
                     moves.push(Move::Thaw(which, kind));
                 } else if left.stale > 0 {
                     moves.push(Move::Freeze(which, kind));

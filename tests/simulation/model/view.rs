@@ -55,9 +55,9 @@ fn is_present(world: &World, seen: &Deployment) -> bool {
 
 fn deployment(text: &mut String, world: &World, seen: &Deployment) {
     let present = world.cluster.deployment.as_ref().map_or(0, |present| present.generation);
-    let _ = write!(
+    let _ = writeln!(
         text,
-        "D{} R{} {} {} {:?} -{} ?{} {:?} {:?}\n",
+        "D{} R{} {} {} {:?} -{} ?{} {:?} {:?}",
         seen.template,
         seen.replicas,
         seen.paused,
@@ -72,9 +72,9 @@ fn deployment(text: &mut String, world: &World, seen: &Deployment) {
 
 fn set(text: &mut String, set: &ReplicaSet) {
     let status = &set.status;
-    let _ = write!(
+    let _ = writeln!(
         text,
-        "S{} {} {} {:?}/{:?} r{:?} {:?} ?{} {:?}\n",
+        "S{} {} {} {:?}/{:?} r{:?} {:?} ?{} {:?}",
         set.name,
         set.template,
         set.replicas,
@@ -96,7 +96,7 @@ fn pods(text: &mut String, world: &World, uid: &str) {
             (None, false) => starting += 1,
         }
     }
-    let _ = write!(text, "P{ready} {starting} {ending}\n");
+    let _ = writeln!(text, "P{ready} {starting} {ending}");
 }
 
 fn rollout(text: &mut String, world: &World, gray: &Gray) {
@@ -117,9 +117,9 @@ fn record(text: &mut String, world: &World, status: &GrayRolloutStatus) {
     let history: Vec<_> =
         status.history.iter().map(|e| (e.rollout, e.result, e.finished_at.is_some())).collect();
     let conditions = status.conditions.iter().map(|c| (c.status, c.reason)).collect::<Vec<_>>();
-    let _ = write!(
+    let _ = writeln!(
         text,
-        " {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} -{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}\n",
+        " {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} -{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         status.phase,
         status.rollout,
         status.stage,
