@@ -243,7 +243,9 @@ fn odd_worlds_are_survived() {
     };
     let odd =
         (prop::sample::select(worlds), vec(change(), 1..6)).prop_map(|(mut world, changes)| {
-            changes.iter().for_each(|change| apply(&mut world, change));
+            for change in &changes {
+                apply(&mut world, change);
+            }
             world
         });
     let outcome = TestRunner::new(config).run(&odd, |world| {
