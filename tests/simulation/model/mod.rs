@@ -359,6 +359,6 @@ fn a_rollout_of_one_pod_in_every_order() {
 fn faults_and_people_in_every_order() {
     let given = std::env::var("MODEL_STATES").ok().and_then(|text| text.parse().ok());
     for (name, bounds) in models() {
-        check(name, &bounds, given.unwrap_or(3000));
+        check(name, &bounds, given.unwrap_or(10_000));
     }
 }
