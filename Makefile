@@ -40,6 +40,7 @@ test: controlplane prometheus ## All tests: of the control plane, packages, unit
 	@echo "testing the operator: units, simulation, end to end"
 	@# End-to-end tests mostly wait: four at once even on two cores.
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} GRAYROLLOUT_BIN=$(abspath $(TARGET))/debug/grayrollout \
+		KUBECTL_GRAY_BIN=$(abspath $(TARGET))/debug/kubectl-gray \
 		cargo test --workspace --all-targets
 
 .PHONY: e2e-node
@@ -57,10 +58,12 @@ lint: rust go ## Formats, lints, and whether generated files are current
 		echo "gofmt -l $$module" && bad=$$(gofmt -l $$module) && \
 		if [ -n "$$bad" ]; then echo "not formatted, see gofmt -d: $$bad" >&2; exit 1; fi; \
 		echo "go vet $$module" && (cd $$module && go vet ./...) || exit 1; done
+	@# As for the tests: with other features every dependency would be built twice.
+	@cargo test --quiet --workspace --all-targets --no-run
 	@echo "$(CRD) is what crdgen prints"
-	@cargo run --quiet --bin crdgen | diff -u $(CRD) - || { echo "$(CRD) is not current: run make generate" >&2; exit 1; }
+	@$(TARGET)/debug/crdgen | diff -u $(CRD) - || { echo "$(CRD) is not current: run make generate" >&2; exit 1; }
 	@echo "$(METRICS) is what metricsgen prints"
-	@cargo run --quiet --bin metricsgen | diff -u $(METRICS) - || { echo "$(METRICS) is not current: run make generate" >&2; exit 1; }
+	@$(TARGET)/debug/metricsgen | diff -u $(METRICS) - || { echo "$(METRICS) is not current: run make generate" >&2; exit 1; }
 	@echo "every package is of version $(VERSION)"
 	@for place in "$(CHART)/Chart.yaml:^version: $(VERSION)$$" "$(CHART)/Chart.yaml:^appVersion: $(VERSION)$$" \
 		"config/manager/deployment.yaml:image: grayrollout:$(VERSION)$$" "CHANGELOG.md:^## $(VERSION) "; do \
