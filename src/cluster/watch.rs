@@ -28,7 +28,7 @@ const PAGE: u32 = 250;
 const RECOVERED: Duration = Duration::from_secs(35);
 /// Bounds of the wait between two tries.
 const BACKOFF: Backoff =
-    Backoff { first: Duration::from_millis(200), most: Duration::from_secs(20) };
+    Backoff { first: Duration::from_millis(200), most: Duration::from_secs(5) };
 
 /// What a watch needs.
 #[derive(Clone)]

@@ -55,6 +55,11 @@ fn f1673_transient_errors_are_no_change() {
         }
         proxy.heal();
         t.approve("web", 2).await;
+        // After many failures in a row the next try is up to 20 s away, the watches' up to 5 s.
+        t.until_within("it goes on", t.at_most(60), |now| {
+            now.gr("web").text("/status/phase") == "Completed"
+        })
+        .await;
         t.completed("web").await;
         let phases = t.since(0, |now| now.gr("web").text("/status/phase").to_owned());
         assert!(!phases.contains(&"Pending".to_owned()), "a target that is there was missed");

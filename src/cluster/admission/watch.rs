@@ -36,7 +36,7 @@ const VERSION_LABEL: &str = "grayrollout.dev/policies";
 const WATCH_SECONDS: u32 = 200;
 /// Bounds of the wait between two tries.
 const BACKOFF: Backoff =
-    Backoff { first: Duration::from_millis(200), most: Duration::from_secs(20) };
+    Backoff { first: Duration::from_millis(200), most: Duration::from_secs(5) };
 /// After so many failures in a row it is said that they cannot be seen.
 const PATIENCE: u32 = 3;
 /// A cluster that lacks the kind or the right to see it is seldom changed.
