@@ -253,13 +253,21 @@ impl<'a> Batch<'a> {
         for role in [Role::Update, Role::Stable] {
             for (index, track) in tracks.iter().enumerate() {
                 let missing = track.want - self.size(index);
-                if track.role == role && missing > 0 && budget > 0 {
+                if track.role == role && missing > 0 && budget > 0 && !self.is_ending(index) {
                     let add = missing.min(budget);
                     budget -= add;
                     self.set(index, self.size(index) + add);
                 }
             }
         }
+    }
+
+    /// Where terminating pods count: whether pods beyond its size are about to end. What is added
+    /// before that would come on top of them.
+    fn is_ending(&self, index: usize) -> bool {
+        let replica_set = self.tracks.get(index).and_then(|track| track.replica_set);
+        self.room.terminating.is_some()
+            && replica_set.is_some_and(|rs| rs.current > self.size(index))
     }
 
     /// Unavailable pods of the stable revision do not hold a good update back, even where that
@@ -401,6 +409,20 @@ mod tests {
         let wait = |terminating| pace(&tracks, Room { replicas: 10, bounds, terminating });
         assert_eq!(wait(Some(0)), [(0, 8)]);
         assert_eq!(wait(None), [(0, 8), (1, 3)]);
+    }
+
+    #[test]
+    fn pods_are_added_once_those_that_are_to_go_are_going() {
+        let (mut old, new) = (replica_set(1, 1), replica_set(1, 1));
+        old.current = 9;
+        let tracks = [
+            Track { role: Role::Stable, replica_set: Some(&old), want: 9 },
+            Track { role: Role::Update, replica_set: Some(&new), want: 1 },
+        ];
+        let bounds = Bounds { surge: 1, unavailable: 0 };
+        let wait = |terminating| pace(&tracks, Room { replicas: 10, bounds, terminating });
+        assert_eq!(wait(Some(0)), []);
+        assert_eq!(wait(None), [(0, 9)]);
     }
 
     #[test]

@@ -224,6 +224,17 @@ fn sizes_set_by_hand_are_put_back() {
     story.act(Act::ApproveAll).completed(2);
 }
 
+/// Where terminating pods count, no pod is added before those that the hand took away are going.
+#[test]
+fn a_size_set_by_hand_is_put_back_though_terminating_pods_count() {
+    let setup =
+        Setup::new(&[10, 100]).surge("1", "0").with(|spec| spec.wait_for_termination = true);
+    let mut story = Story::new(&setup);
+    story.act(Act::Template(2)).held_at(1).act(Act::ScaleSet(0, 1));
+    story.until_that("it is put back", |world| world.size(1) == 9 && world.size(2) == 1);
+    story.held_at(1).approve().completed(2);
+}
+
 /// N105395.
 #[test]
 fn replicas_and_template_in_one_write() {
