@@ -292,6 +292,18 @@ fn s3_a_change_too_young_to_be_known_is_no_breach() {
 }
 
 #[test]
+fn s3_pods_that_have_just_become_unavailable_are_no_loss() {
+    let mut story = Story::held();
+    let fewer = json!({"status": {"availableReplicas": 8}});
+    story.write(Kind::ReplicaSet, "old", NATIVE, fewer);
+    let mut more = story.clone();
+    story.size("old", 8, OPERATOR);
+    assert_eq!(story.broken(), [""; 0]);
+    more.size("old", 7, OPERATOR);
+    assert_eq!(more.broken(), ["S3"]);
+}
+
+#[test]
 fn s3_pods_on_their_way_out_do_not_count() {
     let mut story = Story::held();
     story.set("old", "v1", 11, NATIVE).wait(5.0);

@@ -65,12 +65,18 @@ impl Tracks {
         }
     }
 
-    /// The pods of a ReplicaSet that are sure to be available and to stay.
+    /// The most pods of a ReplicaSet that were available of late, and that are sure to stay.
     pub fn guaranteed(&self, set: &Value, at: Duration) -> i64 {
         self.sets.get(set.text("/metadata/uid")).map_or(0, |track| {
             let available = track.available.recent(at).max().unwrap_or(0);
             available.min(track.least)
         })
+    }
+
+    /// The fewest pods of a ReplicaSet that were available of late.
+    pub fn fewest(&self, set: &Value, at: Duration) -> i64 {
+        let track = self.sets.get(set.text("/metadata/uid"));
+        track.and_then(|track| track.available.recent(at).min()).unwrap_or(0)
     }
 
     /// The values of a Deployment's spec.replicas that a write may rest on.

@@ -123,17 +123,18 @@ fn is_watch(path: &str) -> bool {
 }
 
 /// About a third of all requests that are no watch have the fault, in no rhythm that could fall in
-/// with the operator's own; but of reads and of writes never two in a row, or the waits between
-/// tries would grow beyond a test's patience.
+/// with the operator's own; but the next try of the same request never, or the waits between tries
+/// would grow beyond a test's patience.
 fn a_third(fault: Faults) -> impl FnMut(&str, &str) -> Faults + Send + 'static {
     let mut state = 1_u32;
-    let mut failed = [false; 2];
+    let mut failed = BTreeMap::<String, bool>::new();
     move |method, path| {
         if is_watch(path) {
             return Faults::None;
         }
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let before = &mut failed[usize::from(method == "GET")];
+        let path = path.split('?').next().unwrap_or_default();
+        let before = failed.entry(format!("{method} {path}")).or_default();
         *before = !*before && (state >> 16).is_multiple_of(2);
         if *before { fault } else { Faults::None }
     }
