@@ -18,7 +18,7 @@ pub use spec::{
 };
 pub use status::{
     Abort, GrayRolloutStatus, HistoryEntry, HistoryResult, Hold, Phase, Progress, Retry, Split,
-    StatusApproval, Track,
+    StatusApproval, Step, Track,
 };
 
 pub use strategy::{RollingUpdate, Strategy};

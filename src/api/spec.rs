@@ -54,6 +54,12 @@ pub struct GrayRolloutSpec {
     #[garde(range(min = 1, max = 2_147_483_647))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress_deadline_seconds: Option<i32>,
+    /// Least seconds between one batch of new pods and the next inside of a rollout. 0, the
+    /// default, is none; at most 30 days. Going back, a change of replicas and the repair of lost
+    /// pods never wait.
+    #[garde(range(min = 0, max = 2_592_000))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_interval_seconds: Option<i32>,
     /// What a missed deadline does: Pause holds the pods as they are, Rollback goes back to the
     /// stable revision.
     #[serde(default, skip_serializing_if = "OnFailure::is_default")]

@@ -66,6 +66,9 @@ pub struct GrayRolloutStatus {
     /// The last progress, from which the deadline counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_progress: Option<Progress>,
+    /// The last batch of new pods, from which stepIntervalSeconds counts; absent without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_step: Option<Step>,
     /// Share of the stage, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desired_percent: Option<i32>,
@@ -178,6 +181,19 @@ pub struct Progress {
     /// The most pods of the growing revision seen available at once since the pods were last
     /// told to move.
     pub available: i32,
+}
+
+/// A batch of new pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    /// When it was written.
+    #[schemars(schema_with = "timestamp")]
+    pub time: Timestamp,
+    /// The Deployment's spec.replicas at that moment.
+    pub replicas: i32,
+    /// Pods of the new revision that it led to.
+    pub update: i32,
 }
 
 /// A split of the pods between old and new.

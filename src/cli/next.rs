@@ -139,10 +139,11 @@ fn progressing(
         Some(Reason::FirstDeploy) => "the Deployment's first pods".into(),
         _ => {
             let count = status.update.as_ref().map_or(0, |t| (t.desired - t.available).max(0));
-            match count {
-                0 => "pods of the old revision to go".into(),
-                1 => "1 new pod to be available".into(),
-                _ => format!("{count} new pods to be available"),
+            match (step_left(gray, status, now), count) {
+                (Some(left), _) => format!("the next pods to move, in {}", age(left)),
+                (None, 0) => "pods of the old revision to go".into(),
+                (None, 1) => "1 new pod to be available".into(),
+                (None, _) => format!("{count} new pods to be available"),
             }
         }
     };
@@ -165,6 +166,18 @@ pub fn soak_left(gray: &GrayRollout, status: &GrayRolloutStatus, now: Timestamp)
     let soak = i64::from(gray.spec.stages.get(at)?.soak_seconds?);
     let left = soak - seconds_between(status.stage_reached_at?, now);
     (left > 0).then_some(left)
+}
+
+/// Seconds until the next batch of pods, where every pod of the last one is available; `None`
+/// where none waits for its time.
+#[must_use]
+pub fn step_left(gray: &GrayRollout, status: &GrayRolloutStatus, now: Timestamp) -> Option<i64> {
+    let interval = i64::from(gray.spec.step_interval_seconds?);
+    let left = interval - seconds_between(status.last_step?.time, now);
+    let waits = status.update.as_ref().is_some_and(|track| {
+        track.available == track.current && track.current > 0 && track.current < track.desired
+    });
+    (left > 0 && waits && status.stage_reached_at.is_none()).then_some(left)
 }
 
 fn stalled(name: &str, target: &str, status: &GrayRolloutStatus, flags: &str) -> Next {

@@ -62,6 +62,8 @@ struct Planned {
     replicas: i32,
     max_surge: i32,
     max_unavailable: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step_interval_seconds: Option<i32>,
     stages: Vec<StagePreview>,
     warnings: Vec<String>,
 }
@@ -86,16 +88,24 @@ pub async fn run(args: &Args, context: &Context) -> Result<(), Failure> {
         if index > 0 {
             say("")?;
         }
-        say(format!(
-            "{}: Deployment {}, {} replicas, at most {} more and {} fewer",
-            plan.name, plan.target, plan.replicas, plan.max_surge, plan.max_unavailable
-        ))?;
+        say(heading(plan))?;
         print(&table_of(&plan.stages))?;
         for warning in &plan.warnings {
             eprintln!("warning: {warning}");
         }
     }
     Ok(())
+}
+
+fn heading(plan: &Planned) -> String {
+    let mut text = format!(
+        "{}: Deployment {}, {} replicas, at most {} more and {} fewer",
+        plan.name, plan.target, plan.replicas, plan.max_surge, plan.max_unavailable
+    );
+    if let Some(seconds) = plan.step_interval_seconds {
+        let _ = write!(text, ", at least {} between batches", age(i64::from(seconds)));
+    }
+    text
 }
 
 /// The strategy that the user gave the Deployment, and its replicas.
@@ -177,6 +187,7 @@ fn planned(
     let warnings = advice::coinciding(&stages, replicas);
     Ok(Planned {
         name: name.into(),
+        step_interval_seconds: spec.step_interval_seconds.filter(|seconds| *seconds > 0),
         target: spec.target_ref.name,
         replicas,
         max_surge: bounds.surge,
@@ -226,6 +237,23 @@ mod tests {
         for bad in ["-1", "x", "25", "%"].into_iter().filter(|text| *text != "25") {
             assert!(amount(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_heading_tells_of_a_wait_between_batches() {
+        let plan = |step_interval_seconds| Planned {
+            name: "web".into(),
+            target: "web".into(),
+            replicas: 10,
+            max_surge: 1,
+            max_unavailable: 0,
+            step_interval_seconds,
+            stages: Vec::new(),
+            warnings: Vec::new(),
+        };
+        let plain = "web: Deployment web, 10 replicas, at most 1 more and 0 fewer";
+        assert_eq!(heading(&plan(None)), plain);
+        assert_eq!(heading(&plan(Some(90))), format!("{plain}, at least 1m30s between batches"));
     }
 
     #[test]

@@ -181,7 +181,10 @@ impl View<'_> {
             return match (next::soak_left(self.gray, status, self.now), status.stage_reached_at) {
                 (Some(left), _) => format!("soaking, {} left, entered {since} ago", age(left)),
                 (None, Some(at)) => format!("reached {} ago, entered {since} ago", self.ago(at)),
-                (None, None) => format!("entered {since} ago"),
+                (None, None) => match next::step_left(self.gray, status, self.now) {
+                    Some(left) => format!("next pods in {}, entered {since} ago", age(left)),
+                    None => format!("entered {since} ago"),
+                },
             };
         }
         if status.phase == Some(Phase::Completed) && status.stage.is_none() {

@@ -354,6 +354,7 @@ fn start(facts: &Facts<'_>, draft: &mut Draft) {
     status.template_hash = Some(facts.target.template.to_string());
     status.update_revision = Some(facts.template_revision());
     status.last_progress = None;
+    status.last_step = None;
     let text = format!(
         "rollout {number}: revision {} in {} stages, stable revision {}",
         facts.template_revision(),

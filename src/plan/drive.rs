@@ -8,6 +8,7 @@ use super::{
     drift,
     facts::Facts,
     form::Form,
+    interval,
     pace::{self, Resize, Role, Room, Track},
     share, stages,
     standing::Standing,
@@ -57,7 +58,9 @@ pub fn sizes<'a>(facts: &Facts<'a>, draft: &Draft) -> Sizes<'a> {
         })
     });
     let room = Room { replicas: facts.replicas(), bounds: facts.bounds, terminating };
-    let batch = if settles_natively(&tracks) { Vec::new() } else { pace::pace(&tracks, room) };
+    let mut paced = tracks.clone();
+    interval::hold(facts, draft, &mut paced);
+    let batch = if settles_natively(&paced) { Vec::new() } else { pace::pace(&paced, room) };
     Sizes { leftovers: leftovers(facts, draft), tracks, batch }
 }
 

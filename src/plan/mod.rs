@@ -11,6 +11,7 @@ mod drift;
 mod drive;
 mod facts;
 mod form;
+mod interval;
 mod pace;
 mod preview;
 mod release;
@@ -171,6 +172,7 @@ fn without_target(before: &GrayRolloutStatus) -> GrayRolloutStatus {
 
 fn roll(facts: &Facts<'_>) -> Plan {
     let mut draft = course::decide(facts);
+    interval::note(facts, &mut draft);
     let mut sizes = drive::sizes(facts, &draft);
     standing::note_progress(facts, &mut draft, !sizes.batch.is_empty());
     let mut standing = standing::stand(facts, &draft);
@@ -187,8 +189,13 @@ fn roll(facts: &Facts<'_>) -> Plan {
         (sizes, standing) = look_again(facts, &mut draft);
         moves = drive::drive(facts, &draft, &sizes, &standing);
     }
-    let status = report::report(facts, &draft, &sizes, &standing, &moves);
-    let write = report::when(&facts.rollout.status, &status);
+    let mut status = report::report(facts, &draft, &sizes, &standing, &moves);
+    let mut write = report::when(&facts.rollout.status, &status);
+    if write != StatusWrite::First
+        && let Some(step) = interval::made(facts, &draft, &moves)
+    {
+        (status.last_step, write) = (Some(step), StatusWrite::Now);
+    }
     let mut recorded = std::mem::take(&mut draft.events);
     recorded.extend(transitions(facts, &draft, &standing, &status));
     Plan {

@@ -165,6 +165,7 @@ mod tests {
             max_surge: Some(IntOrPercent::Count(surge)),
             max_unavailable: unavailable.map(IntOrPercent::Count),
             progress_deadline_seconds: None,
+            step_interval_seconds: None,
             on_failure: crate::api::OnFailure::default(),
             on_delete: crate::api::OnDelete::default(),
             wait_for_termination: false,

@@ -116,6 +116,7 @@ fn stand_in(target: &Target, original: Option<&Original>) -> (Rollout, GrayRollo
         max_surge: None,
         max_unavailable: None,
         progress_deadline_seconds: None,
+        step_interval_seconds: None,
         on_failure: OnFailure::Pause,
         on_delete: OnDelete::Rollback,
         wait_for_termination: false,

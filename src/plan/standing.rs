@@ -9,7 +9,7 @@ use super::{
     course::{Course, Draft},
     facts::Facts,
     form::Form,
-    stages,
+    interval, stages,
 };
 use crate::api::{GrayRolloutStatus, Phase, Progress, Reason};
 
@@ -36,7 +36,11 @@ impl Standing {
 fn expects_movement(facts: &Facts<'_>, draft: &Draft) -> bool {
     facts.replicas() > 0
         && match draft.course {
-            Course::Forward => !facts.spec.paused && !stages::is_reached(facts, &draft.status),
+            Course::Forward => {
+                !facts.spec.paused
+                    && !stages::is_reached(facts, &draft.status)
+                    && !interval::waits(facts, &draft.status)
+            }
             Course::Back => true,
             Course::FirstDeploy => {
                 facts.new_replica_set().map_or(0, ReplicaSet::usable) < facts.replicas()
@@ -50,7 +54,11 @@ fn expects_movement(facts: &Facts<'_>, draft: &Draft) -> bool {
 pub fn note_progress(facts: &Facts<'_>, draft: &mut Draft, moves: bool) {
     if !expects_movement(facts, draft) {
         // Reached may not be for long; the clock of a stage only stands still meanwhile.
-        if draft.course != Course::Forward || facts.spec.paused || facts.replicas() == 0 {
+        if draft.course != Course::Forward
+            || facts.spec.paused
+            || facts.replicas() == 0
+            || interval::waits(facts, &draft.status)
+        {
             draft.status.last_progress = None;
         }
         return;
@@ -137,7 +145,11 @@ fn forward(facts: &Facts<'_>, draft: &Draft) -> Standing {
     } else if facts.replicas() == 0 {
         Standing::new(Phase::Progressing, Reason::ScaledToZero)
     } else if !stages::is_reached(facts, status) {
-        held_back(facts, draft, last).unwrap_or_else(|| moving(facts, draft, Reason::StageMoving))
+        let standing = held_back(facts, draft, last)
+            .unwrap_or_else(|| moving(facts, draft, Reason::StageMoving));
+        let next_batch = interval::left(facts, status);
+        let until = standing.until.into_iter().chain(next_batch).min();
+        Standing { until, ..standing }
     } else if !stages::soaked(facts, status) {
         let until = Some(until_soaked(facts, status));
         Standing { until, ..Standing::new(Phase::Progressing, Reason::Soaking) }

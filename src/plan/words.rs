@@ -7,6 +7,7 @@ use super::{
     course::{Course, Draft},
     drive::Moves,
     facts::Facts,
+    interval,
     standing::Standing,
 };
 use crate::api::{GrayRolloutStatus, Phase, Reason, Track};
@@ -118,7 +119,10 @@ fn forward(facts: &Facts<'_>, standing: &Standing, status: &GrayRolloutStatus) -
             format!("{place}: {pods}; soaking for {soak} s{since}")
         }
         _ if facts.spec.paused => format!("{place}: {pods}"),
-        _ => format!("{place}: {pods}; moving"),
+        _ => {
+            let doing = interval::due(facts, status).unwrap_or_else(|| "moving".into());
+            format!("{place}: {pods}; {doing}")
+        }
     }
 }
 

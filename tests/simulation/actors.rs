@@ -55,6 +55,8 @@ pub enum Act {
     Stages(Vec<i32>),
     /// Soak seconds of every stage.
     Soak(i32),
+    /// The least seconds between two batches.
+    StepInterval(Option<i32>),
     /// Whether every stage is automatic.
     Automatic(bool),
     /// What deleting the GrayRollout is to do.
@@ -186,6 +188,9 @@ fn perform(world: &mut World, act: &Act) {
             let count = i32::try_from(spec.stages.len()).unwrap_or(i32::MAX);
             spec.approval = spec.approval.take().filter(|given| given.stage <= count);
         }),
+        Act::StepInterval(seconds) => {
+            world.change_spec(|spec| spec.step_interval_seconds = *seconds);
+        }
         Act::Soak(seconds) => world.change_spec(|spec| {
             for stage in &mut spec.stages {
                 stage.soak_seconds = (*seconds > 0).then_some(*seconds);

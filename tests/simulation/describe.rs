@@ -104,12 +104,13 @@ pub fn snapshot(snapshot: &Snapshot) -> String {
             .collect();
         let _ = writeln!(
             text,
-            "  spec   [{}] paused {} surge {:?} unavailable {:?} deadline {:?} {:?} {:?} wait {} approval {:?}",
+            "  spec   [{}] paused {} surge {:?} unavailable {:?} deadline {:?} interval {:?} {:?} {:?} wait {} approval {:?}",
             stages.join(" "),
             spec.paused,
             spec.max_surge,
             spec.max_unavailable,
             spec.progress_deadline_seconds,
+            spec.step_interval_seconds,
             spec.on_failure,
             spec.on_delete,
             spec.wait_for_termination,

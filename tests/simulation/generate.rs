@@ -60,10 +60,11 @@ impl fmt::Debug for History {
         }
         writeln!(
             f,
-            "  maxSurge {:?} maxUnavailable {:?} deadline {:?} {:?} {:?} wait {}",
+            "  maxSurge {:?} maxUnavailable {:?} deadline {:?} interval {:?} {:?} {:?} wait {}",
             spec.max_surge,
             spec.max_unavailable,
             spec.progress_deadline_seconds,
+            spec.step_interval_seconds,
             spec.on_failure,
             spec.on_delete,
             spec.wait_for_termination
@@ -99,9 +100,10 @@ fn spec() -> impl Strategy<Value = GrayRolloutSpec> {
     let failure = prop_oneof![3 => Just(OnFailure::Pause), 1 => Just(OnFailure::Rollback)];
     let delete =
         prop_oneof![Just(OnDelete::Hold), Just(OnDelete::Rollback), Just(OnDelete::Promote)];
-    let all =
-        (percents(), budget, soak, first, deadline, failure, delete, prop::bool::weighted(0.2));
-    all.prop_map(|(percents, budget, soak, first, deadline, failure, delete, wait)| {
+    let interval = prop_oneof![4 => Just(None), 1 => Just(Some(3))];
+    let wait = prop::bool::weighted(0.2);
+    let all = (percents(), budget, soak, first, deadline, interval, failure, delete, wait);
+    all.prop_map(|(percents, budget, soak, first, deadline, interval, failure, delete, wait)| {
         let mut spec = crate::world::spec(&percents);
         spec.max_surge = budget.0.map(share);
         spec.max_unavailable = budget.1.map(share);
@@ -112,6 +114,7 @@ fn spec() -> impl Strategy<Value = GrayRolloutSpec> {
             stage.approval = first;
         }
         spec.progress_deadline_seconds = deadline;
+        spec.step_interval_seconds = interval;
         spec.on_failure = failure;
         spec.on_delete = delete;
         spec.wait_for_termination = wait;
@@ -163,6 +166,7 @@ fn people() -> impl Strategy<Value = Act> {
         2 => prop::bool::ANY.prop_map(Act::Pause),
         1 => percents().prop_map(Act::Stages),
         1 => (0_i32..4).prop_map(Act::Soak),
+        1 => prop_oneof![Just(None), Just(Some(2))].prop_map(Act::StepInterval),
         1 => prop::bool::ANY.prop_map(Act::Automatic),
         1 => prop::sample::select(vec![OnDelete::Hold, OnDelete::Rollback, OnDelete::Promote])
             .prop_map(Act::OnDelete),

@@ -147,6 +147,7 @@ pub fn spec(percents: &[i32]) -> GrayRolloutSpec {
         max_surge: None,
         max_unavailable: None,
         progress_deadline_seconds: None,
+        step_interval_seconds: None,
         on_failure: grayrollout::api::OnFailure::Pause,
         on_delete: grayrollout::api::OnDelete::Hold,
         wait_for_termination: false,

@@ -60,6 +60,27 @@ fn labelled<'a>(screen: &'a [String], label: &str) -> &'a str {
 }
 
 #[test]
+fn a_batch_that_waits_for_its_time() {
+    let mut gray = gray(&with(
+        moving(),
+        &json!({
+            "update": {"desired": 5, "current": 4, "available": 4},
+            "lastStep": {"time": "2026-01-01T10:09:52Z", "replicas": 10, "update": 4},
+        }),
+    ));
+    gray.spec.step_interval_seconds = Some(30);
+    let lines = |now: &str| -> Vec<String> {
+        let now = now.parse().unwrap();
+        let view = View { gray: &gray, now, flags: "", rights: &[], style: STYLE };
+        view.lines().iter().map(|line| line.render(STYLE)).collect()
+    };
+    let screen = lines(NOW);
+    assert_eq!(labelled(&screen, "Waits for"), "the next pods to move, in 22s");
+    assert!(screen.iter().any(|line| line.ends_with("next pods in 22s, entered 22s ago")));
+    assert_eq!(labelled(&lines("2026-01-01T10:10:22Z"), "Waits for"), "1 new pod to be available");
+}
+
+#[test]
 fn a_stage_that_moves() {
     let screen = screen(&moving());
     assert_eq!(screen[0], "web  Deployment web, namespace shop");

@@ -5,6 +5,7 @@ mod basics;
 mod faults;
 mod giving_back;
 mod guards;
+mod interval;
 mod people;
 
 use grayrollout::api::{GrayRolloutStatus, Phase};
