@@ -20,6 +20,7 @@ mod drift;
 mod faults;
 mod flood;
 mod gitops;
+mod interval;
 mod leader;
 mod manifests;
 mod monitoring;

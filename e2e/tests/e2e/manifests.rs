@@ -60,6 +60,10 @@ fn invalid() -> Vec<(Value, &'static str)> {
             spec(json!({"progressDeadlineSeconds": 0})),
             "progressDeadlineSeconds in body should be greater than or equal to 1",
         ),
+        (
+            spec(json!({"stepIntervalSeconds": -1})),
+            "stepIntervalSeconds in body should be greater than or equal to 0",
+        ),
         (spec(json!({"onFailure": "Retry"})), r#"supported values: "Pause", "Rollback""#),
         (spec(json!({"onDelete": "Keep"})), r#"supported values: "Hold", "Rollback", "Promote""#),
         (
