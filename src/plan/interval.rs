@@ -44,10 +44,11 @@ pub fn note(facts: &Facts<'_>, draft: &mut Draft) {
         return;
     }
     let moved = moved(facts, &draft.status);
-    // With fewer replicas the new pods may still be as many as they were.
-    let known = draft.status.last_step.map_or(0, |step| kept(facts, step).max(step.update));
+    let known = draft.status.last_step.map_or(0, |step| kept(facts, step));
+    // Where replicas have just changed, the new pods may still be as many as they were.
+    let settled = facts.rollout.status.replicas == Some(facts.replicas());
     let ahead = draft.status.last_step.is_some_and(|step| step.time > facts.now);
-    if moved > known {
+    if moved > known && settled {
         draft.status.last_step = Some(step(facts, moved));
     } else if let Some(step) = draft.status.last_step.as_mut()
         && ahead

@@ -76,7 +76,7 @@ fn a_batch_that_waits_for_its_time() {
     };
     let screen = lines(NOW);
     assert_eq!(labelled(&screen, "Waits for"), "the next pods to move, in 22s");
-    assert!(screen.iter().any(|line| line.ends_with("next pods in 22s, entered 22s ago")));
+    assert!(screen.iter().any(|line| line.ends_with("next pods in 22s, entered 12s ago")));
     assert_eq!(labelled(&lines("2026-01-01T10:10:22Z"), "Waits for"), "1 new pod to be available");
 }
 
