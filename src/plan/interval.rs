@@ -16,6 +16,12 @@ use super::{
 };
 use crate::api::{GrayRolloutStatus, Split, Step};
 
+/// Whether batches are counted: on the way forward, beside pods to go back to.
+fn counts(facts: &Facts<'_>, draft: &Draft) -> bool {
+    let stable = facts.of_revision(draft.status.stable_revision.as_deref());
+    interval(facts).is_some() && draft.course == Course::Forward && stable.is_some()
+}
+
 /// `spec.stepIntervalSeconds`, where it asks for anything.
 fn interval(facts: &Facts<'_>) -> Option<Duration> {
     let seconds = facts.spec.step_interval_seconds.unwrap_or(0);
@@ -38,8 +44,7 @@ fn kept(facts: &Facts<'_>, step: Step) -> i32 {
 /// Notes a batch that was written and not recorded, as where the process ended in between, and
 /// forgets the last one where none counts.
 pub fn note(facts: &Facts<'_>, draft: &mut Draft) {
-    let stable = facts.of_revision(draft.status.stable_revision.as_deref());
-    if interval(facts).is_none() || draft.course != Course::Forward || stable.is_none() {
+    if !counts(facts, draft) {
         draft.status.last_step = None;
         return;
     }
@@ -104,7 +109,9 @@ pub fn due(facts: &Facts<'_>, status: &GrayRolloutStatus) -> Option<String> {
 
 /// The batch that is about to be written, to be recorded after it.
 pub fn made(facts: &Facts<'_>, draft: &Draft, moves: &Moves) -> Option<Step> {
-    interval(facts).filter(|_| draft.course == Course::Forward)?;
+    if !counts(facts, draft) {
+        return None;
+    }
     let known = draft.status.last_step.map_or(0, |step| kept(facts, step));
     let new = facts.new_replica_set();
     let sizes = moves.actions.iter().filter_map(|action| match action {
