@@ -31,6 +31,9 @@ pub const FIELD_MANAGER: &str = "grayrollout";
 pub const ORIGINAL_ANNOTATION: &str = "grayrollout.dev/original";
 /// Annotation on a Deployment, present while something rolls out: the name of its `GrayRollout`.
 pub const ROLLOUT_ANNOTATION: &str = "grayrollout.dev/rollout";
+/// Annotation on a Deployment: percentages of stages, for which the operator makes a `GrayRollout`;
+/// on that `GrayRollout` it tells what it was made from.
+pub const STAGES_ANNOTATION: &str = "grayrollout.dev/stages";
 /// Most stages one rollout can have.
 pub const MAX_STAGES: usize = 20;
 /// Most entries kept in `status.history`.

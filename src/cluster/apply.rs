@@ -81,7 +81,7 @@ impl Applier {
             }
             Action::DeleteReplicaSet { name, uid, resource_version } => {
                 let key = ObjectKey::new(&target.namespace, name);
-                self.delete(&key, uid, resource_version).await
+                self.delete::<ReplicaSets>(&key, uid, resource_version).await
             }
         }
     }
@@ -319,23 +319,26 @@ impl Applier {
         })
     }
 
-    async fn delete(
+    pub(super) async fn delete<K: Indexed>(
         &self,
         key: &ObjectKey,
         uid: &str,
         resource_version: &str,
-    ) -> Result<Applied, CallError> {
+    ) -> Result<Applied, CallError>
+    where
+        Slim<K>: DeserializeOwned,
+    {
         let params = DeleteParams::background().preconditions(Preconditions {
             uid: Some(uid.into()),
             resource_version: Some(resource_version.into()),
         });
-        let request = path::<ReplicaSets>(key).delete(&key.name, &params)?;
+        let request = path::<K>(key).delete(&key.name, &params)?;
         match self.calls.write::<Value>(request).await {
             Ok(_) => {
-                self.index.remove::<ReplicaSets>(key, uid);
+                self.index.remove::<K>(key, uid);
                 Ok(Applied::Written)
             }
-            Err(error) => Err(self.look_again::<ReplicaSets>(key, uid, error).await),
+            Err(error) => Err(self.look_again::<K>(key, uid, error).await),
         }
     }
 }

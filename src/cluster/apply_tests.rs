@@ -428,3 +428,6 @@ async fn what_another_put_into_the_status_is_taken_out() {
 
 #[path = "apply_odd_tests.rs"]
 mod odd;
+
+#[path = "adopt_tests.rs"]
+mod adopt;

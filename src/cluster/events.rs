@@ -122,8 +122,8 @@ impl Events {
         }
     }
 
-    /// Tells of something on a Deployment whose GrayRollout is gone.
-    pub fn on_orphan(&self, target: &Target, event: &Event) {
+    /// Tells of something on a Deployment alone, as where its GrayRollout is gone.
+    pub fn on_target(&self, target: &Target, event: &Event) {
         self.metrics.observe(&target.namespace, event);
         self.send(regarding_target(target), event);
     }

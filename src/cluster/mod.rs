@@ -1,6 +1,7 @@
 //! The cluster: watching it, the index of what was seen, and writing to it. Decides nothing.
 
 pub mod admission;
+mod adopt;
 pub mod apply;
 pub mod backoff;
 pub mod calls;

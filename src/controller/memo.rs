@@ -33,6 +33,8 @@ pub struct Memo {
     pub soon_since: Option<Instant>,
     /// When the approval was seen whose first ReplicaSet write is still to come.
     pub approved: Option<Instant>,
+    /// What a Deployment's owner was told last and still holds.
+    told: Option<String>,
     /// The present second, and how many decisions with writes were in it.
     writes: Option<(Instant, u32)>,
 }
@@ -52,6 +54,7 @@ impl Memo {
             && self.conflicts == 0
             && self.soon_since.is_none()
             && self.approved.is_none()
+            && self.told.is_none()
             && !self.writes.is_some_and(lately)
     }
 
@@ -82,6 +85,13 @@ impl Memo {
         };
         self.writes = Some((since, count));
         (count >= WRITES_PER_SECOND).then(|| second.saturating_sub(now.duration_since(since)))
+    }
+
+    /// Whether what holds now is news; `None` where there is nothing to tell.
+    pub fn is_news(&mut self, message: Option<&str>) -> bool {
+        let news = message.is_some() && self.told.as_deref() != message;
+        self.told = message.map(ToOwned::to_owned);
+        news
     }
 
     /// How long a status that may wait still waits, zero if it is to be written.
@@ -179,6 +189,16 @@ mod tests {
         assert!(wait(memo.failed()) > Duration::from_secs(15));
         memo.meet("u-2");
         assert!(wait(memo.failed()) < Duration::from_secs(1));
+    }
+
+    #[test]
+    fn what_still_holds_is_told_once() {
+        let mut memo = Memo::default();
+        assert!(memo.is_blank() && memo.is_news(Some("bad")));
+        assert!(!memo.is_news(Some("bad")) && !memo.is_blank());
+        assert!(memo.is_news(Some("worse")));
+        assert!(!memo.is_news(None) && memo.is_blank());
+        assert!(memo.is_news(Some("worse")));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The process: wiring, queue, decisions, supervision.
 
+mod adopt;
 mod memo;
 mod options;
 mod queue;

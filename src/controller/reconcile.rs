@@ -60,7 +60,7 @@ pub struct Reconciler {
 }
 
 /// What one pass came to.
-enum Pass {
+pub(super) enum Pass {
     /// Something was written: what follows is to be planned at once.
     Wrote,
     /// There was nothing to do; when to look again though nothing changes.
@@ -139,6 +139,7 @@ impl Reconciler {
             let pass = match key {
                 WorkKey::Rollout(_) => self.rollout(key, memo).await,
                 WorkKey::Orphan(_) => self.orphan(key, memo).await,
+                WorkKey::Adoption(_) => self.adopt(key.object(), memo).await,
             };
             match pass {
                 Ok(Pass::Wrote) => {
@@ -314,7 +315,7 @@ impl Reconciler {
             }
         }
         for event in &plan.events {
-            self.events.on_orphan(&orphan.target, event);
+            self.events.on_target(&orphan.target, event);
         }
         Ok(if plan.actions.is_empty() { Pass::Rest(plan.requeue_after) } else { Pass::Wrote })
     }

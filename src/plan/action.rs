@@ -192,6 +192,14 @@ pub enum EventKind {
     },
     /// Pods cannot be created.
     ReplicaFailure,
+    /// The Deployment's annotation asks for stages that make no sense.
+    InvalidStages,
+    /// The Deployment's annotation asks for stages, and a `GrayRollout` of someone else has them.
+    StagesIgnored,
+    /// A `GrayRollout` was made from the Deployment's annotation.
+    GrayRolloutCreated,
+    /// The annotation that the `GrayRollout` was made from is gone, and so is that.
+    GrayRolloutDeleted,
 }
 
 impl EventKind {
@@ -216,6 +224,10 @@ impl EventKind {
             Self::TargetNotFound => "TargetNotFound",
             Self::DriftCorrected { .. } => "DriftCorrected",
             Self::ReplicaFailure => "ReplicaFailure",
+            Self::InvalidStages => "InvalidStages",
+            Self::StagesIgnored => "StagesIgnored",
+            Self::GrayRolloutCreated => "GrayRolloutCreated",
+            Self::GrayRolloutDeleted => "GrayRolloutDeleted",
         }
     }
 
@@ -229,6 +241,8 @@ impl EventKind {
                 | Self::TargetNotFound
                 | Self::DriftCorrected { .. }
                 | Self::ReplicaFailure
+                | Self::InvalidStages
+                | Self::StagesIgnored
         )
     }
 }

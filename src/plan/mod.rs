@@ -6,6 +6,7 @@
 //! `drive`), and what the status says (`report`, `words`).
 
 mod action;
+mod adopt;
 mod course;
 mod drift;
 mod drive;
@@ -27,6 +28,7 @@ use jiff::Timestamp;
 pub use action::{
     Action, AnnotationChange, DeploymentPatch, Event, EventKind, Plan, ReleasePlan, StatusWrite,
 };
+pub use adopt::{Adoption, AdoptionAction, AdoptionPlan, adopt, written};
 pub use preview::{Pods, StagePreview, preview, preview_from};
 pub use release::release;
 pub use share::{Bounds, new_pods, old_pods};

@@ -138,6 +138,7 @@ fn stand_in(target: &Target, original: Option<&Original>) -> (Rollout, GrayRollo
         resource_version: String::new(),
         created: jiff::Timestamp::UNIX_EPOCH,
         target_name: target.name.clone(),
+        made_for: None,
         spec: Ok(spec.clone()),
         status,
     };

@@ -64,6 +64,9 @@ pub struct Rollout {
     pub created: Timestamp,
     /// Name of the target, also where the rest of the spec cannot be read.
     pub target_name: String,
+    /// UID of the Deployment from whose annotation it was made, empty where it has lost its owner;
+    /// `None` where it was made by someone else.
+    pub made_for: Option<Box<str>>,
     /// The spec, or why it cannot be read.
     pub spec: Result<GrayRolloutSpec, String>,
     /// The status; the default where there is none or it cannot be read.

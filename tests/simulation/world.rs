@@ -415,6 +415,7 @@ pub fn rollout(gray: &Gray) -> plan::Rollout {
         resource_version: gray.resource_version.to_string(),
         created: time(gray.created * 1000),
         target_name: NAME.into(),
+        made_for: None,
         spec: gray.spec.clone(),
         status: gray.status.clone(),
     }

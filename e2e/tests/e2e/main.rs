@@ -9,6 +9,7 @@
 mod abort;
 mod admission;
 mod adopt;
+mod annotation;
 mod approvals;
 mod cases;
 mod crash;

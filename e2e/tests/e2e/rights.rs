@@ -106,7 +106,8 @@ fn roles_for_people_are_as_narrow_as_their_names() {
             ("delete", "pods"),
             ("delete", "deployments.apps"),
             ("update", "deployments.apps"),
-            ("patch", gr),
+            ("update", gr),
+            ("deletecollection", gr),
             ("approve", gr),
         ] {
             assert!(!may(t, operator, verb, resource).await, "the operator may {verb} {resource}");

@@ -100,6 +100,12 @@ impl Indexed for Rollouts {
             state.approved.remove(key);
             state.proofs.forget(key);
         }
+        let spec = |rollout: &Option<Rollout>| rollout.as_ref().map(|r| (&r.spec, &r.made_for));
+        if !same || old != new || spec(&before) != spec(&after) {
+            for target in [Some(key), old.as_ref(), new.as_ref()].into_iter().flatten() {
+                state.touch_adoption(target, touched);
+            }
+        }
         if same && old == new {
             let mut before = before;
             if let (Some(before), Some(after)) = (&mut before, &after) {

@@ -4,6 +4,7 @@
 //! a snapshot out. Its lock is never held across an await.
 
 mod admission;
+mod adopt;
 mod links;
 mod store;
 mod version;
@@ -33,6 +34,8 @@ pub enum WorkKey {
     Rollout(ObjectKey),
     /// A Deployment that no GrayRollout looks after any more.
     Orphan(ObjectKey),
+    /// A Deployment whose annotation asks for a GrayRollout, or did.
+    Adoption(ObjectKey),
 }
 
 impl WorkKey {
@@ -40,7 +43,7 @@ impl WorkKey {
     #[must_use]
     pub fn object(&self) -> &ObjectKey {
         match self {
-            Self::Rollout(key) | Self::Orphan(key) => key,
+            Self::Rollout(key) | Self::Orphan(key) | Self::Adoption(key) => key,
         }
     }
 }
@@ -63,6 +66,8 @@ pub(super) struct State {
     links: Links,
     /// Whether new templates are held by admission.
     proofs: Proofs,
+    /// What Deployments say in the annotation grayrollout.dev/stages.
+    asked: HashMap<ObjectKey, Box<str>>,
     /// When an approval of this GrayRollout was first seen, until a decision has looked at it.
     approved: HashMap<ObjectKey, Instant>,
 }
@@ -99,6 +104,7 @@ impl Index {
                 replica_sets: Store::new(),
                 links: Links::default(),
                 proofs: Proofs::default(),
+                asked: HashMap::new(),
                 approved: HashMap::new(),
             }),
             on_touched: Box::new(on_touched),
@@ -124,21 +130,14 @@ impl Index {
     /// known is dropped. One that is being deleted counts as gone, bar ReplicaSets, whose pods
     /// still count.
     pub fn put<K: Indexed>(&self, slim: Slim<K>) {
-        self.change(|state, touched| {
-            let key = slim.key();
-            let change = if counts_as_gone(&slim) {
-                K::store(state).remove(&key, slim.uid())
-            } else {
-                K::store(state).put(slim)
-            };
-            K::link(state, &key, change, touched);
-        });
+        self.change(|state, touched| take_in(state, slim, touched, Store::put));
     }
 
     /// Takes the object of this UID out; it never comes back.
     pub fn remove<K: Indexed>(&self, key: &ObjectKey, uid: &str) {
         self.change(|state, touched| {
             let change = K::store(state).remove(key, uid);
+            state.note_asked::<K>(key, &change, None, touched);
             K::link(state, key, change, touched);
         });
     }
@@ -152,13 +151,7 @@ impl Index {
     /// Takes in one object of a list.
     pub fn put_listed<K: Indexed>(&self, relist: &mut Relist, slim: Slim<K>) {
         self.change(|state, touched| {
-            let key = slim.key();
-            let change = if counts_as_gone(&slim) {
-                K::store(state).remove(&key, slim.uid())
-            } else {
-                K::store(state).put_listed(&mut relist.0, slim)
-            };
-            K::link(state, &key, change, touched);
+            take_in(state, slim, touched, |store, slim| store.put_listed(&mut relist.0, slim));
         });
     }
 
@@ -167,6 +160,7 @@ impl Index {
         self.change(|state, touched| {
             for (key, uid) in K::store(state).vanished(&relist.0) {
                 let change = K::store(state).remove(&key, &uid);
+                state.note_asked::<K>(&key, &change, None, touched);
                 K::link(state, &key, change, touched);
             }
         });
@@ -252,6 +246,20 @@ impl Index {
         let uid = state.target_of(key, rollout).map(|target| target.uid.as_str());
         Some(look(rollout, &mut state.owned(uid.unwrap_or_default())))
     }
+}
+
+fn take_in<K: Indexed>(
+    state: &mut State,
+    mut slim: Slim<K>,
+    touched: &mut Touched,
+    put: impl FnOnce(&mut Store<K>, Slim<K>) -> Change<K::Object>,
+) {
+    let (key, stages) = (slim.key(), slim.stages.take());
+    let gone = counts_as_gone(&slim);
+    let change =
+        if gone { K::store(state).remove(&key, slim.uid()) } else { put(K::store(state), slim) };
+    state.note_asked::<K>(&key, &change, stages.filter(|_| !gone), touched);
+    K::link(state, &key, change, touched);
 }
 
 /// Whether an object is as good as gone: nothing keeps it from going any more. The pods of a

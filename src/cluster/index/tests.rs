@@ -344,3 +344,6 @@ async fn it_is_complete_once_every_watch_has_listed() {
     complete.await.unwrap();
     assert!(world.index.is_complete());
 }
+
+#[path = "adopt_tests.rs"]
+mod adopt;

@@ -126,6 +126,8 @@ pub struct Slim<K: Kind> {
     meta: ObjectMeta,
     /// Whether it is being deleted.
     pub deleting: bool,
+    /// Its annotation grayrollout.dev/stages. Few have it, so the index keeps it apart.
+    pub stages: Option<Box<str>>,
     /// What is kept of it.
     pub object: K::Object,
 }
@@ -142,6 +144,7 @@ impl<K: Kind> Slim<K> {
                 ..ObjectMeta::default()
             },
             deleting,
+            stages: meta.annotations.0.stages.some_text().map(Into::into),
             object,
         }
     }
@@ -224,6 +227,8 @@ struct Annotations {
     original: Scalar,
     #[serde(rename = "grayrollout.dev/rollout")]
     rollout: Scalar,
+    #[serde(rename = "grayrollout.dev/stages")]
+    stages: Scalar,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -242,6 +247,13 @@ impl Meta {
             Scalar::Text(text) => text.parse().unwrap_or_default(),
             _ => Timestamp::default(),
         }
+    }
+
+    /// UID of whatever controls this; empty where nothing does.
+    fn controller_uid(&self) -> String {
+        let mut owners = self.owner_references.0.iter();
+        let controller = owners.find(|owner| owner.controller.is_true());
+        controller.map(|owner| owner.uid.clone().text()).unwrap_or_default()
     }
 
     /// UID of the Deployment that controls this; empty where none does.

@@ -33,6 +33,7 @@ impl<'de> Deserialize<'de> for Slim<Rollouts> {
                 GrayRolloutStatus::default()
             }),
         };
+        let made = meta.annotations.0.stages.clone().some_text().is_some();
         let object = Rollout {
             namespace,
             name,
@@ -41,6 +42,7 @@ impl<'de> Deserialize<'de> for Slim<Rollouts> {
             resource_version: meta.resource_version.clone().text(),
             created: meta.created(),
             target_name,
+            made_for: made.then(|| meta.controller_uid().into()),
             spec,
             status,
         };
