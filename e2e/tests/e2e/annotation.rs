@@ -91,6 +91,40 @@ fn edited_mid_rollout() {
     });
 }
 
+/// Whoever may edit the Deployment but not approve sets the annotation at rest, and cannot get
+/// around an approval by it mid-rollout.
+#[test]
+fn only_approvers_change_it_mid_rollout() {
+    run_policed(async |t: &Test| {
+        t.create(&deployment("web", 4)).await;
+        t.kubectl(&["create", "rolebinding", "bob", "--clusterrole=edit", "--user=bob"]).await;
+        let approver = "--clusterrole=grayrollout-approver";
+        t.kubectl(&["create", "rolebinding", "alice", "--clusterrole=edit", "--user=alice"]).await;
+        t.kubectl(&["create", "rolebinding", "approver", approver, "--user=alice"]).await;
+        let says = async |user: &str, what: &str| {
+            let kubeconfig = t.cluster.kubeconfig_of(user);
+            let args = ["annotate", "--overwrite", "deployment/web", what];
+            t.try_kubectl(&kubeconfig, &args).await
+        };
+        says("bob", "grayrollout.dev/stages=25,50,100").await.expect("at rest bob may");
+        t.completed("web").await;
+        t.push("web", "v2").await;
+        t.held("web", 1, 1, 3).await;
+        for change in ["grayrollout.dev/stages=25,100", "grayrollout.dev/stages-"] {
+            let said = says("bob", change).await.expect_err("mid-rollout bob may not");
+            assert!(said.contains("needs the verb approve"), "{said}");
+        }
+        says("bob", "team=shop").await.expect("everything else bob may");
+        says("alice", "grayrollout.dev/stages=25,100").await.expect("alice may");
+        t.status("web", "the stages are edited", |status| status.int("/stages") == 2).await;
+        t.held("web", 1, 1, 3).await;
+        t.approve("web", 2).await;
+        t.completed("web").await;
+        says("bob", "grayrollout.dev/stages-").await.expect("at rest bob may");
+        t.until("given back", given_back).await;
+    });
+}
+
 /// Soak times and approvals that were added to the stages stay while the shares are the same; a
 /// share that was changed in the GrayRollout is put back.
 #[test]

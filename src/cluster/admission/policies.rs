@@ -9,9 +9,10 @@ const VERSION: &str = "v1";
 const HOLD: &str = "grayrollout-hold";
 /// The policies to install, by the kind that they are of.
 const MUTATING: [&str; 3] = [HOLD, "grayrollout-guard", "grayrollout-stamp"];
-const VALIDATING: [&str; 1] = ["grayrollout-approve"];
+const VALIDATING: [&str; 2] = ["grayrollout-approve", "grayrollout-stages"];
 /// The same where the API server knows no mutating ones.
-const VALIDATING_ONLY: [&str; 2] = ["grayrollout-approve", "grayrollout-guard"];
+const VALIDATING_ONLY: [&str; 3] =
+    ["grayrollout-approve", "grayrollout-guard", "grayrollout-stages"];
 
 /// Whether an object of this name is one of them.
 #[must_use]
