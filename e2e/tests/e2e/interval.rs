@@ -5,7 +5,7 @@ use std::time::Duration;
 use grayrollout_e2e::{Json, Kind, Test, grayrollout, run};
 use serde_json::{Value, json};
 
-const INTERVAL: i64 = 4;
+const INTERVAL: u64 = 4;
 
 fn two_by_two(percents: &[i64]) -> Value {
     let spec = json!({"maxSurge": 2, "maxUnavailable": 0, "stepIntervalSeconds": INTERVAL});
@@ -29,7 +29,7 @@ fn batches(t: &Test, version: &str) -> Vec<(Duration, i64)> {
 
 /// That each came a whole interval after the one before it.
 fn apart(batches: &[(Duration, i64)]) {
-    let least = Duration::from_secs(INTERVAL.unsigned_abs()) - Duration::from_millis(250);
+    let least = Duration::from_millis(INTERVAL * 1000 - 250);
     for pair in batches.windows(2) {
         let gap = pair[1].0.saturating_sub(pair[0].0);
         assert!(gap >= least, "only {gap:?} apart: {batches:?}");

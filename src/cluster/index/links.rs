@@ -100,8 +100,13 @@ impl Indexed for Rollouts {
             state.approved.remove(key);
             state.proofs.forget(key);
         }
-        let spec = |rollout: &Option<Rollout>| rollout.as_ref().map(|r| (&r.spec, &r.made_for));
-        if !same || old != new || spec(&before) != spec(&after) {
+        let asks_the_same = match (&before, &after) {
+            (Some(before), Some(after)) => {
+                before.spec == after.spec && before.made_for == after.made_for
+            }
+            _ => false,
+        };
+        if !same || old != new || !asks_the_same {
             for target in [Some(key), old.as_ref(), new.as_ref()].into_iter().flatten() {
                 state.touch_adoption(target, touched);
             }

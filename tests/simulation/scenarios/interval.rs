@@ -157,3 +157,13 @@ fn it_can_be_set_and_taken_away_on_the_way() {
     story.act(Act::StepInterval(None)).run(20_000).completed(2);
     story.check(story.status().last_step.is_none(), "what was recorded is gone");
 }
+
+/// Up and down again before anything has settled: what was sized for more is no batch.
+#[test]
+fn replicas_that_flap_are_no_batch() {
+    let mut story = Story::new(&slow());
+    story.act(Act::Template(2)).run(10_000).sizes(&[8, 2]);
+    for ms in [20, 40, 100, 500, 1100, 2100] {
+        story.act(Act::Replicas(20)).run(ms).act(Act::Replicas(10)).run(3000).sizes(&[8, 2]);
+    }
+}
