@@ -169,7 +169,8 @@ mod tests {
         let mut proofs = Proofs::default();
         let object = PolicyObject { state: ("u".into(), 1), version: Some("v1".into()) };
         for kind in PolicyKind::ALL {
-            let names = ["hold", "guard", "stamp", "approve"].map(|n| format!("grayrollout-{n}"));
+            let names = ["hold", "guard", "stamp", "approve", "stages"];
+            let names = names.map(|n| format!("grayrollout-{n}"));
             let all: BTreeMap<_, _> = names.into_iter().map(|n| (n, object.clone())).collect();
             proofs.policies.change(kind, |listing| *listing = Listing::Seen(all));
         }

@@ -87,7 +87,7 @@ fn a_grayrollout_of_the_name_touches_when_it_is_deleted_or_edited() {
     let status = with(made("12"), "/status", json!({"message": "moving"}));
     world.put::<Rollouts>(&status);
     assert_eq!(world.told(), [work("web")], "its status is no matter");
-    world.put::<Rollouts>(&with(made("13"), "/spec/stages", json!([{"percent": 100}])));
+    world.put::<Rollouts>(&with(made("13"), "/spec/paused", json!(true)));
     assert!(world.told().contains(&adoption()));
     world.index.remove::<Rollouts>(&key("web"), "g-1");
     assert!(world.told().contains(&adoption()));
