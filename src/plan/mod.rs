@@ -151,7 +151,7 @@ fn blocked_plan(snapshot: &Snapshot, blocked: Blocked) -> Plan {
         blocked.reason,
         blocked.message,
     );
-    let write = report::when(&rollout.status, &status);
+    let write = report::when(&rollout.status, &status, &[]);
     let acted = Vec::new();
     Plan { status, write, recorded, actions: Vec::new(), acted, requeue_after: None }
 }
@@ -188,7 +188,7 @@ fn roll(facts: &Facts<'_>) -> Plan {
         moves = drive::drive(facts, &draft, &sizes, &standing);
     }
     let status = report::report(facts, &draft, &sizes, &standing, &moves);
-    let write = report::when(&facts.rollout.status, &status);
+    let write = report::when(&facts.rollout.status, &status, &moves.actions);
     let mut recorded = std::mem::take(&mut draft.events);
     recorded.extend(transitions(facts, &draft, &standing, &status));
     Plan {
