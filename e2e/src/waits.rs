@@ -52,7 +52,7 @@ impl Test {
     }
 
     /// Waits until a stage is held for approval with this split, all of it available, and in the
-    /// form in which the native controller keeps it whatever happens.
+    /// form in which the native controller, which has taken note of it, keeps it whatever happens.
     pub async fn held(&self, name: &str, stage: i64, new: i64, old: i64) {
         let what = format!("stage {stage} held with {new} new, {old} old");
         self.until(&what, |now| {
@@ -168,7 +168,9 @@ fn has_held_form(deployment: &Value, split: Split) -> bool {
     let strategy = deployment.at("/spec/strategy");
     let both = split.new > 0 && split.old > 0 && deployment.int("/spec/replicas") > 1;
     let rolling = strategy.text("/type") == "RollingUpdate";
+    let noted = deployment.int("/status/observedGeneration");
     deployment.flag("/spec/paused")
+        && (!both || noted == deployment.int("/metadata/generation"))
         && (!both || rolling && strategy.at("/rollingUpdate/maxSurge") == &json!(0))
 }
 

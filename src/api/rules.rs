@@ -72,11 +72,16 @@ pub(super) const RULES: &[Rule] = &[
         "size(self) == 0 || self[size(self) - 1].percent == 100",
         "the last stage must have percent: 100",
     ),
-    Rule::new(
-        "/properties/spec/properties/stages",
-        "self.map(s, s.percent).isSorted() && self.all(a, self.exists_one(b, b.percent == a.percent))",
-        "every stage must have a higher percent than the one before it",
-    ),
+    // Every write of a status evaluates it too, so what is unchanged is not looked at pair by pair.
+    Rule {
+        at: "/properties/spec/properties/stages",
+        expression: "oldSelf.hasValue() && oldSelf.value() == self || \
+             self.map(s, s.percent).isSorted() && \
+             self.all(a, self.exists_one(b, b.percent == a.percent))",
+        message: "every stage must have a higher percent than the one before it",
+        message_expression: None,
+        optional_old_self: true,
+    },
     Rule::new(
         "/properties/spec/properties/maxSurge",
         "type(self) == int ? self >= 0 && self <= 1000000 : self.matches('^[0-9]{1,4}%$')",

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use kube_cel::{
     CompiledSchema, KubeCelExt, apply_defaults,
-    cel::{self, Context},
+    cel::{self, Context, extractors::This},
     compile_schema,
 };
 use serde_json::{Value, json};
@@ -79,6 +79,9 @@ impl Schema {
 fn language() -> Context<'static> {
     let mut language = Context::default().with_all();
     language.add_function("type", |value: cel::Value| value.type_of().to_string());
+    // Of a new object there is no earlier one.
+    language.add_function("hasValue", |This(_): This<cel::Value>| false);
+    language.add_variable_from_value("oldSelf", cel::Value::Null);
     for name in ["bool", "int", "string", "list", "map"] {
         language.add_variable_from_value(name, name);
     }
@@ -100,7 +103,9 @@ fn ask(
     scope.add_variable_from_value("self", of_json(value));
     for rule in &rules.validations {
         let answer = match rule {
-            Ok(rule) if rule.is_transition_rule => continue,
+            Ok(rule) if rule.is_transition_rule && rule.rule.optional_old_self != Some(true) => {
+                continue;
+            }
             Ok(rule) => rule.program.execute(&scope).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::FutureExt;
+use futures::{FutureExt, future::join};
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tracing::{debug, error, warn};
@@ -194,7 +194,15 @@ impl Reconciler {
             && !plan.actions.is_empty()
         {
             wrote = true;
-            if self.act(target, &snapshot, &plan, memo).await? == Applied::Found {
+            let applied = if plan.write == StatusWrite::Beside {
+                let acts = self.act(target, &snapshot, &plan, memo);
+                let (recorded, applied) = join(self.record(&snapshot, &plan), acts).await;
+                recorded?;
+                applied?
+            } else {
+                self.act(target, &snapshot, &plan, memo).await?
+            };
+            if applied == Applied::Found {
                 return Ok(Pass::Wrote);
             }
             for event in &plan.acted {
@@ -214,7 +222,7 @@ impl Reconciler {
                     after = Some(after.map_or(left, |after| after.min(left)));
                 }
             }
-            StatusWrite::None | StatusWrite::First => {}
+            StatusWrite::None | StatusWrite::First | StatusWrite::Beside => {}
         }
         if plan.write != StatusWrite::Soon {
             memo.soon_since = None;

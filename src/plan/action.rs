@@ -45,6 +45,8 @@ pub enum StatusWrite {
     Now,
     /// A decision that the actions rest on: now, and the actions only once it is written.
     First,
+    /// A decision, and actions that move no pod and are right without it: now, both at once.
+    Beside,
 }
 
 /// One write to the Deployment or a ReplicaSet. Each carries the resourceVersion or UID it was
@@ -109,6 +111,19 @@ pub struct DeploymentPatch {
     /// Name of the ReplicaSet whose template is put back into the Deployment, without the label
     /// pod-template-hash, as `kubectl rollout undo` does.
     pub template_of: Option<String>,
+}
+
+impl DeploymentPatch {
+    /// Whether it only brings the Deployment, which says what it was, into the form in which the
+    /// native controller changes no size.
+    #[must_use]
+    pub fn only_quiets(&self) -> bool {
+        self.strategy == Some(Strategy::Recreate)
+            && self.paused != Some(false)
+            && self.original == AnnotationChange::Keep
+            && self.rollout == AnnotationChange::Keep
+            && self.template_of.is_none()
+    }
 }
 
 /// A change of one annotation.

@@ -154,7 +154,7 @@ fn blocked_plan(snapshot: &Snapshot, blocked: Blocked) -> Plan {
         blocked.reason,
         blocked.message,
     );
-    let write = report::when(&rollout.status, &status);
+    let write = report::when(&rollout.status, &status, &[]);
     let acted = Vec::new();
     Plan { status, write, recorded, actions: Vec::new(), acted, requeue_after: None }
 }
@@ -192,7 +192,7 @@ fn roll(facts: &Facts<'_>) -> Plan {
         moves = drive::drive(facts, &draft, &sizes, &standing);
     }
     let mut status = report::report(facts, &draft, &sizes, &standing, &moves);
-    let mut write = report::when(&facts.rollout.status, &status);
+    let mut write = report::when(&facts.rollout.status, &status, &moves.actions);
     if write != StatusWrite::First
         && let Some(step) = interval::made(facts, &draft, &moves)
     {

@@ -1,7 +1,7 @@
 //! What the status says: counts, message and conditions.
 
 use super::{
-    Admission, StatusWrite,
+    Action, Admission, StatusWrite,
     course::{Course, Draft},
     drive::{Moves, Sizes},
     facts::Facts,
@@ -180,8 +180,12 @@ fn condition(
     }
 }
 
-/// When a status is to be written.
-pub fn when(before: &GrayRolloutStatus, after: &GrayRolloutStatus) -> StatusWrite {
+/// When a status is to be written, beside these actions.
+pub fn when(
+    before: &GrayRolloutStatus,
+    after: &GrayRolloutStatus,
+    actions: &[Action],
+) -> StatusWrite {
     if before == after {
         return StatusWrite::None;
     }
@@ -195,7 +199,9 @@ pub fn when(before: &GrayRolloutStatus, after: &GrayRolloutStatus) -> StatusWrit
         )
     };
     if decision(before) != decision(after) {
-        return StatusWrite::First;
+        let quiets = matches!(actions, [Action::PatchDeployment(patch)] if patch.only_quiets());
+        let goes_on = before.rollout == after.rollout;
+        return if quiets && goes_on { StatusWrite::Beside } else { StatusWrite::First };
     }
     let news = |status: &GrayRolloutStatus| {
         let reasons: Vec<_> = status.conditions.iter().map(|c| (c.status, c.reason)).collect();

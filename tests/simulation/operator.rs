@@ -201,6 +201,7 @@ impl Operator {
         }
         let mut pass = Pass::new(world, mishap);
         let mut end = End::Done;
+        // Of two writes at once the actions come first here: the other way round is as with First.
         if write == StatusWrite::First {
             end = pass.status(self, &plan.status, &plan.recorded)?;
         }
@@ -209,7 +210,7 @@ impl Operator {
         }
         if end == End::Done {
             pass.events(&plan.acted);
-            if matches!(write, StatusWrite::Now | StatusWrite::Soon) {
+            if matches!(write, StatusWrite::Now | StatusWrite::Soon | StatusWrite::Beside) {
                 end = pass.status(self, &plan.status, &plan.recorded)?;
             }
         }

@@ -12,10 +12,10 @@ use crate::{
     report::Report,
 };
 
-/// Stages of 5% each, of which all but the first are approved.
-const STAGES: i64 = 20;
-/// 209 approvals of each kind.
-const ROLLOUTS: i64 = 11;
+/// Stages of 10% each, of which all but the first are approved.
+const STAGES: i64 = 10;
+/// 207 approvals of each kind.
+const ROLLOUTS: i64 = 23;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Measures approvals at once and after a pause, and the native answer to a new size beside them.
