@@ -6,5 +6,6 @@ pub mod api;
 pub mod cli;
 pub mod cluster;
 pub mod controller;
+pub mod outbound;
 pub mod plan;
 pub mod telemetry;

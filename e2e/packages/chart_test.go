@@ -154,6 +154,7 @@ networkPolicy: {apiServer: {cidr: 10.0.0.1/32, port: 6443}}
 metrics: {auth: true, serviceMonitor: {enabled: true, labels: {release: prometheus}}}
 logLevel: debug
 extraArgs: [--concurrency=16]
+allowUrls: [in-cluster, https://hooks.example.com/*]
 `)
 	for _, absent := range []string{"CustomResourceDefinition/", "ValidatingAdmissionPolicy", "PodDisruptionBudget/", "ClusterRole//grayrollout-viewer"} {
 		for key := range objects {
@@ -165,7 +166,7 @@ extraArgs: [--concurrency=16]
 	text, _ := yaml.Marshal(objects)
 	for _, want := range []string{
 		"image: registry.example/grayrollout@sha256:aaaa",
-		"--namespace=shop", "--namespace=bank", "--metrics-auth=true", "--log-level=debug", "--concurrency=16",
+		"--namespace=shop", "--namespace=bank", "--metrics-auth=true", "--log-level=debug", "--concurrency=16", "--allow-urls=in-cluster", "--allow-urls=https://hooks.example.com/*",
 		"cidr: 10.0.0.1/32", "release: prometheus",
 		"bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token",
 	} {

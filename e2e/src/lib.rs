@@ -32,6 +32,7 @@ mod report;
 mod snapshot;
 mod test;
 mod waits;
+mod webhook;
 mod writer;
 
 pub use acts::new_template;
@@ -44,8 +45,9 @@ pub use operator::Operator;
 pub use processes::{Usage, usage_of};
 pub use prometheus::{Prometheus, promtool};
 pub use proxy::{Faults, Proxy, Write};
-pub use record::{Record, Stored};
+pub use record::{Observer, Record, Stored};
 pub use snapshot::{Kind, Snapshot, Split};
 pub use test::{Test, run, run_policed, run_policed_without_operator, run_without_operator};
 pub use waits::reason_of;
+pub use webhook::{Received, Reply, Webhook};
 pub use writer::{OPERATOR, writer};

@@ -69,6 +69,11 @@ impl Prometheus {
         Self { _process: process, listen, dir }
     }
 
+    /// Where it listens.
+    pub fn listen(&self) -> SocketAddr {
+        self.listen
+    }
+
     /// The series that a query gives now.
     pub async fn query(&self, query: &str) -> Vec<Value> {
         let path = format!("/api/v1/query?query={}", percent_encoded(query));

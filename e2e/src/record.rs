@@ -61,6 +61,17 @@ pub struct Record {
     namespace: String,
 }
 
+/// Looks at the present state.
+#[derive(Clone)]
+pub struct Observer(Arc<Shared>);
+
+impl Observer {
+    /// Looks at the present state.
+    pub fn look<T>(&self, at: impl FnOnce(&Snapshot) -> T) -> T {
+        at(&self.0.lock().now)
+    }
+}
+
 impl Drop for Record {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
@@ -115,6 +126,11 @@ impl Record {
     pub fn newest(&self) -> u64 {
         let seen = self.shared.lock();
         seen.history.iter().map(|stored| stored.version).max().unwrap_or(0)
+    }
+
+    /// A look at the present state at any later time, for servers that depend on it.
+    pub fn observer(&self) -> Observer {
+        Observer(Arc::clone(&self.shared))
     }
 
     /// Looks at the present state.

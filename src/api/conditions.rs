@@ -64,6 +64,8 @@ pub enum Reason {
     StageMoving,
     /// The stage's soak time passes.
     Soaking,
+    /// The stage is reached and has soaked; a check has yet to pass.
+    AwaitingChecks,
     /// The Deployment has no replicas, so no stage is entered or left.
     ScaledToZero,
     /// The Deployment's first pods start; there is nothing older to keep.
@@ -86,6 +88,8 @@ pub enum Reason {
     TargetConflict,
     /// Pods cannot be created.
     ReplicaFailure,
+    /// A check failed, or has long had no result.
+    ChecksFailed,
     /// The stable revision's ReplicaSet is gone.
     StableLost,
     /// Going back to the stable revision.
@@ -107,6 +111,7 @@ impl Reason {
             Self::RolloutInProgress => "RolloutInProgress",
             Self::StageMoving => "StageMoving",
             Self::Soaking => "Soaking",
+            Self::AwaitingChecks => "AwaitingChecks",
             Self::ScaledToZero => "ScaledToZero",
             Self::FirstDeploy => "FirstDeploy",
             Self::AwaitingApproval => "AwaitingApproval",
@@ -118,6 +123,7 @@ impl Reason {
             Self::UnsupportedStrategy => "UnsupportedStrategy",
             Self::TargetConflict => "TargetConflict",
             Self::ReplicaFailure => "ReplicaFailure",
+            Self::ChecksFailed => "ChecksFailed",
             Self::StableLost => "StableLost",
             Self::RollingBack => "RollingBack",
             Self::RolledBack => "RolledBack",

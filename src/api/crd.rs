@@ -26,6 +26,14 @@ pub fn crd() -> Result<Value, String> {
             rules.push(rule.to_value());
         }
     }
+    // Plain enough without, and a CRD is sent and stored whole.
+    for field in
+        ["checks/items", "conditions/items", "history/items", "hooks/items", "stable", "update"]
+    {
+        let at = format!("/properties/status/properties/{field}");
+        let items = schema.pointer_mut(&at).ok_or_else(|| format!("the schema has no {at}"))?;
+        undescribe(items);
+    }
     for (at, key, value) in extras() {
         schema
             .pointer_mut(at)
@@ -34,6 +42,17 @@ pub fn crd() -> Result<Value, String> {
             .insert(key.into(), value);
     }
     Ok(crd)
+}
+
+/// Takes the descriptions of a schema and of its fields away.
+fn undescribe(schema: &mut Value) {
+    if let Some(map) = schema.as_object_mut() {
+        map.remove("description");
+        for field in map.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten()
+        {
+            undescribe(field.1);
+        }
+    }
 }
 
 /// What the API server needs to know beyond the types: list kinds and bounds that keep the
@@ -47,6 +66,20 @@ fn extras() -> Vec<(&'static str, &'static str, Value)> {
         ("/properties/status/properties/stagePercents", "x-kubernetes-list-type", json!("atomic")),
         ("/properties/status/properties/stagePercents", "maxItems", json!(20)),
         ("/properties/spec/properties/stages", "x-kubernetes-list-type", json!("atomic")),
+        ("/properties/spec/properties/checks", "x-kubernetes-list-type", json!("map")),
+        ("/properties/spec/properties/checks", "x-kubernetes-list-map-keys", json!(["name"])),
+        ("/properties/spec/properties/hooks", "x-kubernetes-list-type", json!("map")),
+        ("/properties/spec/properties/hooks", "x-kubernetes-list-map-keys", json!(["name"])),
+        (
+            "/properties/spec/properties/hooks/items/properties/on",
+            "x-kubernetes-list-type",
+            json!("atomic"),
+        ),
+        ("/properties/status/properties/checks", "x-kubernetes-list-type", json!("atomic")),
+        ("/properties/status/properties/checks", "maxItems", json!(10)),
+        ("/properties/status/properties/hooks", "x-kubernetes-list-type", json!("atomic")),
+        ("/properties/status/properties/hooks", "maxItems", json!(10)),
+        ("/properties/status/properties/hookLedger", "x-kubernetes-map-type", json!("atomic")),
         ("/properties/status/properties/approval/properties/rollout", "minimum", json!(1)),
         (
             "/properties/status/properties/approval/properties/rollout",

@@ -2,16 +2,26 @@
 //!
 //! Group `grayrollout.dev`, version `v1alpha1`. The names follow the Kubernetes API conventions.
 
+#[cfg(test)]
+mod agreement_tests;
+mod checks;
 mod conditions;
 mod crd;
+mod hooks;
 mod quantity;
 mod rules;
 mod spec;
 mod status;
 mod strategy;
+mod webhook_rules;
 
+pub use checks::{Check, CheckResult, CheckStatus, PrometheusQuery};
 pub use conditions::{Condition, ConditionStatus, ConditionType, Reason};
 pub use crd::crd;
+pub use hooks::{
+    FailurePolicy, Hook, HookCall, HookEvent, HookLedger, HookResult, HookStatus, HookStep,
+    ToldPods, Webhook,
+};
 pub use quantity::IntOrPercent;
 pub use spec::{
     Approval, GrayRollout, GrayRolloutSpec, OnDelete, OnFailure, SpecApproval, Stage, TargetRef,
@@ -22,6 +32,7 @@ pub use status::{
 };
 
 pub use strategy::{RollingUpdate, Strategy};
+pub use webhook_rules::VARIABLES;
 
 /// The API group.
 pub const GROUP: &str = "grayrollout.dev";

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::webhook_rules::{IS_NAME, IS_URL, KNOWS_VARIABLES};
+
 /// One CEL rule at a place in the schema.
 pub(super) struct Rule {
     /// JSON pointer below the root schema.
@@ -103,6 +105,48 @@ pub(super) const RULES: &[Rule] = &[
         "/properties/spec",
         "!has(self.approval) || self.approval.stage <= size(self.stages)",
         "approval.stage names a stage that does not exist: there are fewer stages than that",
+    ),
+    Rule::new(
+        "/properties/spec",
+        "!has(self.checks) || self.checks.all(c, c.fromStage <= size(self.stages))",
+        "fromStage of a check names a stage that does not exist: there are fewer stages than that",
+    ),
+    Rule::new(
+        "/properties/spec/properties/checks/items",
+        "has(self.prometheus) != has(self.webhook)",
+        "a check has either prometheus or webhook: set one of the two",
+    ),
+    Rule::new("/properties/spec/properties/checks/items/properties/name", IS_NAME.0, IS_NAME.1),
+    Rule::new("/properties/spec/properties/hooks/items/properties/name", IS_NAME.0, IS_NAME.1),
+    Rule::new(
+        "/properties/spec/properties/checks/items/properties/prometheus",
+        "has(self.min) ? !has(self.max) || self.min <= self.max : has(self.max)",
+        "prometheus needs min, max or both to pass within, and min must not be above max",
+    ),
+    Rule::new(
+        "/properties/spec/properties/checks/items/properties/prometheus/properties/query",
+        KNOWS_VARIABLES.0,
+        KNOWS_VARIABLES.1,
+    ),
+    Rule::new(
+        "/properties/spec/properties/checks/items/properties/prometheus/properties/address",
+        IS_URL.0,
+        IS_URL.1,
+    ),
+    Rule::new(
+        "/properties/spec/properties/checks/items/properties/webhook/properties/url",
+        IS_URL.0,
+        IS_URL.1,
+    ),
+    Rule::new(
+        "/properties/spec/properties/hooks/items/properties/webhook/properties/url",
+        IS_URL.0,
+        IS_URL.1,
+    ),
+    Rule::new(
+        "/properties/spec/properties/hooks/items/properties/on",
+        "self.all(a, self.exists_one(b, b == a))",
+        "each event can be named once",
     ),
     Rule {
         at: "",

@@ -5,7 +5,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{GrayRolloutStatus, IntOrPercent};
+use super::{Check, GrayRolloutStatus, Hook, IntOrPercent, webhook_rules};
 
 /// Rolls a Deployment's new pod template out in stages, and waits for approval between them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, Validate, CustomResource)]
@@ -60,7 +60,8 @@ pub struct GrayRolloutSpec {
     #[garde(range(min = 0, max = 2_592_000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_interval_seconds: Option<i32>,
-    /// What a missed deadline does: Pause holds the pods as they are, Rollback goes back to the
+    /// What a missed deadline or a failed check does: Pause holds the pods as they are, Rollback
+    /// goes back to the
     /// stable revision.
     #[serde(default, skip_serializing_if = "OnFailure::is_default")]
     pub on_failure: OnFailure,
@@ -72,6 +73,14 @@ pub struct GrayRolloutSpec {
     /// Whether a terminating pod still counts against `spec.replicas` plus maxSurge.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wait_for_termination: bool,
+    /// What is measured before a stage may be left.
+    #[garde(length(max = 10), custom(webhook_rules::checks_fit(self.stages.len())), dive)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<Check>,
+    /// Own code that is called as a rollout goes on.
+    #[garde(length(max = 10), custom(webhook_rules::names_differ), dive)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<Hook>,
     /// Twin of status.approval for approvals made in Git; the higher of the two counts.
     #[garde(dive)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,7 +139,7 @@ pub enum Approval {
     Automatic,
 }
 
-/// What a missed deadline does.
+/// What a missed deadline or a failed check does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
     /// The pods stay as they are until someone acts.

@@ -4,10 +4,15 @@ use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, Strategy};
+use super::{CheckStatus, Condition, HookLedger, HookStatus, Strategy};
 
-fn timestamp(_: &mut SchemaGenerator) -> Schema {
+pub(super) fn timestamp(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "format": "date-time" })
+}
+
+/// What only the operator reads needs no schema, which would be long.
+fn any_object(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
 /// What the operator observed and decided, and what people ask of the rollout at hand.
@@ -113,6 +118,16 @@ pub struct GrayRolloutStatus {
     /// Written by people: the aborted or failed rollout to start again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
+    /// The last measurement of each check.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckStatus>,
+    /// The last call of each hook.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<HookStatus>,
+    /// How far hooks have been told of this rollout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "any_object")]
+    pub hook_ledger: Option<Box<HookLedger>>,
     /// Earlier rollouts, newest first, at most 10.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryEntry>,
@@ -287,7 +302,7 @@ pub enum HistoryResult {
     Completed,
     /// Someone aborted it.
     Aborted,
-    /// It missed its deadline and went back.
+    /// It missed its deadline or failed a check, and went back.
     Failed,
     /// The template changed again.
     Superseded,

@@ -4,8 +4,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    api::{GrayRolloutSpec, RollingUpdate, Strategy},
+    api::{GrayRolloutSpec, RollingUpdate, Strategy, VARIABLES},
     cluster::slim::POD_TEMPLATE_HASH,
+    outbound::{AllowList, Pattern},
     plan::{Bounds, StagePreview, preview},
 };
 
@@ -117,7 +118,30 @@ pub fn of_spec(spec: &GrayRolloutSpec) -> Vec<Advice> {
             "there is one stage alone, so every pod is replaced without a look in between; add a smaller one before it",
         ));
     }
+    advice.extend(of_urls(spec));
     advice
+}
+
+/// URLs that only an operator calls whose flag says so.
+fn of_urls(spec: &GrayRolloutSpec) -> Vec<Advice> {
+    let checks = spec.checks.iter().filter_map(|check| {
+        let of_prometheus = check.prometheus.as_ref().map(|query| &query.address);
+        let url = of_prometheus.or(check.webhook.as_ref().map(|webhook| &webhook.url))?;
+        Some(("check", &check.name, url))
+    });
+    let hooks = spec.hooks.iter().map(|hook| ("hook", &hook.name, &hook.webhook.url));
+    let services = AllowList(vec![Pattern::InCluster]);
+    checks
+        .chain(hooks)
+        .filter_map(|(kind, name, url)| {
+            // Any value will do to see what kind of host it is.
+            let plain = VARIABLES
+                .iter()
+                .fold(url.clone(), |url, variable| url.replace(&format!("${{{variable}}}"), "x"));
+            let why = services.admit(&plain, "x").err()?;
+            Some(Advice::warning(format!("{kind} {name}: {why}")))
+        })
+        .collect()
 }
 
 /// What a spec and its Deployment give cause for.

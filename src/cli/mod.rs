@@ -19,7 +19,7 @@ mod restart;
 mod retry;
 mod revisions;
 mod rights;
-mod schema;
+pub(crate) mod schema;
 mod screen;
 mod session;
 mod shape;

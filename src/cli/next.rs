@@ -136,6 +136,8 @@ fn progressing(
             Some(left) => format!("the soak of stage {stage}, {} left", age(left)),
             None => format!("the soak of stage {stage}"),
         },
+        Some(Reason::AwaitingChecks) => "checks to pass".into(),
+        _ if waits_for_hook(status).is_some() => waits_for_hook(status).unwrap_or_default(),
         Some(Reason::FirstDeploy) => "the Deployment's first pods".into(),
         _ => {
             let count = status.update.as_ref().map_or(0, |t| (t.desired - t.available).max(0));
@@ -157,6 +159,12 @@ fn progressing(
         command: format!("kubectl gray wait {name}{flags} --for {goal}"),
         kubectl: format!("kubectl wait --for=condition={condition} gr/{name}{flags} --timeout=10m"),
     }
+}
+
+/// The hook that the message names.
+fn waits_for_hook(status: &GrayRolloutStatus) -> Option<String> {
+    let (_, hook) = status.message.as_deref()?.split_once("waiting for hook ")?;
+    Some(format!("hook {}", hook.split(" at ").next().unwrap_or(hook)))
 }
 
 /// Seconds that the present stage still soaks.
@@ -221,6 +229,11 @@ fn stalled(name: &str, target: &str, status: &GrayRolloutStatus, flags: &str) ->
                 ),
             }
         }
+        Some(Reason::ChecksFailed) => Next {
+            waits_for: "checks that pass, another template, a retry, or an abort".into(),
+            command: format!("kubectl gray abort {name}{flags} --rollout {rollout}"),
+            kubectl: status_patch(name, flags, "abort", &format!("{{\"rollout\":{rollout}}}")),
+        },
         _ if status.stage.is_some() => Next {
             waits_for: "pods that get available, another template, or an abort".into(),
             command: format!("kubectl gray abort {name}{flags} --rollout {rollout}"),

@@ -46,6 +46,7 @@ pub fn check(schema: &Value, value: &Value, path: &str, complaints: &mut Vec<Com
     match value {
         Value::Object(fields) => check_fields(schema, fields, path, complaints),
         Value::Array(items) if complaints.len() == before => {
+            check_names(schema, items, path, complaints);
             if let Some(schema) = schema.get("items") {
                 for (index, item) in items.iter().enumerate() {
                     check(schema, item, &format!("{path}[{index}]"), complaints);
@@ -53,6 +54,19 @@ pub fn check(schema: &Value, value: &Value, path: &str, complaints: &mut Vec<Com
             }
         }
         _ => {}
+    }
+}
+
+/// A list that is a map by some key has no key twice.
+fn check_names(schema: &Value, items: &[Value], path: &str, complaints: &mut Vec<Complaint>) {
+    let key = schema.pointer("/x-kubernetes-list-map-keys/0").and_then(Value::as_str);
+    let Some(key) = key else { return };
+    for (index, item) in items.iter().enumerate() {
+        let name = item.get(key);
+        if name.is_some() && items.iter().take(index).any(|other| other.get(key) == name) {
+            let message = format!("every {key} must be unique in its list");
+            complaints.push(Complaint { path: format!("{path}[{index}].{key}"), message });
+        }
     }
 }
 

@@ -9,7 +9,10 @@ use super::{
     screen::{Line, Style, Tone, age, bar, seconds_between},
 };
 use crate::{
-    api::{Approval, GrayRollout, GrayRolloutStatus, Phase, RollingUpdate, Strategy, Track},
+    api::{
+        Approval, CheckResult, GrayRollout, GrayRolloutStatus, HookResult, Phase, RollingUpdate,
+        Strategy, Track,
+    },
     plan::{Bounds, new_pods, old_pods},
 };
 
@@ -42,6 +45,7 @@ impl View<'_> {
         lines.push(Line::new());
         lines.extend(self.stages(&status));
         lines.push(Line::new());
+        lines.extend(self.outside(&status));
         lines.extend(self.approved(&status));
         lines.extend(commands(&next));
         lines.extend(self.rights.iter().map(|text| label("Rights").with(Tone::Waiting, text)));
@@ -200,6 +204,41 @@ impl View<'_> {
             let _ = write!(note, ", soaks {}", age(i64::from(soak)));
         }
         note
+    }
+
+    /// The last word of each check and hook.
+    fn outside(&self, status: &GrayRolloutStatus) -> Vec<Line> {
+        let checks = status.checks.iter().map(|last| {
+            let tone = match last.result {
+                CheckResult::Passed => Tone::Good,
+                CheckResult::Failed => Tone::Bad,
+                CheckResult::Inconclusive => Tone::Waiting,
+            };
+            let failures = last.failures.max(last.inconclusive);
+            (("Check", &last.name, tone, last.result.as_str()), last.time, failures, &last.message)
+        });
+        let hooks = status.hooks.iter().map(|last| {
+            let tone = match last.result {
+                HookResult::Done => Tone::Good,
+                HookResult::Failed => Tone::Bad,
+            };
+            let name = (&last.name, tone, last.event.as_str());
+            (("Hook", name.0, name.1, name.2), last.time, last.failures, &last.message)
+        });
+        checks
+            .chain(hooks)
+            .map(|((kind, name, tone, result), time, failures, message)| {
+                let times = match failures {
+                    0 | 1 => String::new(),
+                    _ => format!(" {failures} times in a row"),
+                };
+                let colon = if message.is_empty() { "" } else { ": " };
+                label(kind)
+                    .plain(format!("{name} "))
+                    .with(tone, result)
+                    .plain(format!("{times} {} ago{colon}{message}", self.ago(time)))
+            })
+            .collect()
     }
 
     fn approved(&self, status: &GrayRolloutStatus) -> Option<Line> {

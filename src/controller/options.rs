@@ -4,7 +4,10 @@ use std::{net::SocketAddr, time::Duration};
 
 use clap::{ArgAction, Parser, builder::NonEmptyStringValueParser, value_parser};
 
-use crate::telemetry::LogFormat;
+use crate::{
+    outbound::{AllowList, Pattern},
+    telemetry::LogFormat,
+};
 
 /// Staged rollouts for the Deployments you already have.
 ///
@@ -26,6 +29,17 @@ pub struct Options {
     /// Where /metrics, /healthz and /readyz are served.
     #[arg(long, value_name = "ADDR", env = "GRAYROLLOUT_LISTEN", default_value = "0.0.0.0:8080")]
     pub listen: SocketAddr,
+    /// Where checks and hooks may call: in-cluster (names of services), same-namespace (those of
+    /// the GrayRollout's own namespace), or a URL such as https://hooks.example.com/*; repeat it
+    /// for several (in the variable: separated by commas).
+    #[arg(
+        long,
+        value_name = "PATTERN",
+        env = "GRAYROLLOUT_ALLOW_URLS",
+        value_delimiter = ',',
+        default_value = "in-cluster"
+    )]
+    pub allow_urls: Vec<Pattern>,
     /// Whether /metrics is only for whom the API server knows by a bearer token and allows to get
     /// the path /metrics. The operator then needs to create TokenReviews and SubjectAccessReviews.
     #[arg(
@@ -104,6 +118,12 @@ impl Options {
             .unwrap_or_else(|| format!("{:032x}", fastrand::u128(..)))
     }
 
+    /// Where checks and hooks may call.
+    #[must_use]
+    pub fn allowed(&self) -> AllowList {
+        AllowList(self.allow_urls.clone())
+    }
+
     /// The time between two resyncs.
     #[must_use]
     pub fn resync(&self) -> Duration {
@@ -145,6 +165,7 @@ mod tests {
         assert!(!options.metrics_auth);
         assert_eq!(options.listen.to_string(), "0.0.0.0:8080");
         assert_eq!(options.concurrency, 8);
+        assert_eq!(options.allowed(), AllowList(vec![Pattern::InCluster]));
         assert_eq!(options.resync(), Duration::from_mins(10));
         assert_eq!(options.watched(), [None]);
         assert_eq!(options.identity().len(), 32);
@@ -165,6 +186,7 @@ mod tests {
             "--lease-duration-seconds=1",
             "--leader-elect=maybe",
             "--listen=nowhere",
+            "--allow-urls=example.com",
         ] {
             assert!(parse(&[bad]).is_err(), "{bad}");
         }

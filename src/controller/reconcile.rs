@@ -26,6 +26,7 @@ use crate::{
         index::{Index, WorkKey},
         slim::{ObjectKey, Rollouts},
     },
+    outbound::Outbound,
     plan::{self, Action, Admission, Event, EventKind, Plan, Snapshot, StatusWrite, Target},
     telemetry::{Health, Metrics},
 };
@@ -49,6 +50,8 @@ pub struct Reconciler {
     pub applier: Applier,
     /// Tells people.
     pub events: Events,
+    /// Calls webhooks and Prometheus.
+    pub outbound: Outbound,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Where stuck work is reported.
@@ -165,6 +168,7 @@ impl Reconciler {
 
     async fn rollout(&self, key: &WorkKey, memo: &mut Memo) -> Result<Pass, CallError> {
         let Some(mut snapshot) = self.index.snapshot(key.object(), Timestamp::now()) else {
+            self.outbound.set(key.object(), "", &[]);
             return Ok(Pass::Gone);
         };
         // How the Deployment is to rest is found out before it is changed; what moves does not
@@ -179,7 +183,10 @@ impl Reconciler {
             snapshot = again;
         }
         memo.meet(&snapshot.rollout.uid);
+        (snapshot.begun, snapshot.answers) =
+            self.outbound.state(key.object(), &snapshot.rollout.uid);
         let plan = plan::plan(&snapshot);
+        self.outbound.set(key.object(), &snapshot.rollout.uid, &plan.calls);
         let approves = |event: &Event| matches!(event.kind, EventKind::StageApproved { .. });
         if let Some(seen) = self.index.take_approved(key.object())
             && plan.recorded.iter().chain(&plan.acted).any(approves)

@@ -27,12 +27,13 @@ use crate::{
         apply::Applier,
         calls::{Calls, connect},
         events::Events,
-        index::Index,
+        index::{Index, WorkKey},
         leadership::{Leadership, Term},
         lease::{Candidate, Elector},
         slim::{Deployments, ReplicaSets, Rollouts},
         watch::Watcher,
     },
+    outbound::Outbound,
     telemetry::{Health, Metrics, MetricsAuth, RequestsLayer, Status, serve},
 };
 
@@ -223,7 +224,15 @@ impl Parts {
     }
 
     fn work(&self, calls: Calls, events: Events, stop: &watch::Sender<bool>) -> JoinSet<()> {
+        let queue = self.queue.clone();
+        let outbound = Outbound::new(
+            self.options.allowed(),
+            self.leadership.clone(),
+            self.metrics.clone(),
+            move |key| queue.wake(&WorkKey::Rollout(key.clone())),
+        );
         let reconciler = Arc::new(Reconciler {
+            outbound,
             index: self.index.clone(),
             queue: self.queue.clone(),
             applier: Applier::new(calls, self.index.clone()),

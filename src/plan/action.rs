@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Original, TemplateHash};
+use super::{Original, TemplateHash, calls::Call};
 use crate::api::{GrayRolloutStatus, HistoryResult, Strategy};
 
 /// What is to be done for one `GrayRollout`.
@@ -19,6 +19,8 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// Events of what the actions did; published once all are done.
     pub acted: Vec<Event>,
+    /// The calls to the world outside that are to be under way now; all others end.
+    pub calls: Vec<Call>,
     /// When to plan again though nothing was seen to change.
     pub requeue_after: Option<Duration>,
 }
@@ -215,6 +217,12 @@ pub enum EventKind {
     GrayRolloutCreated,
     /// The annotation that the `GrayRollout` was made from is gone, and so is that.
     GrayRolloutDeleted,
+    /// A check failed, failed the stage, or has long had no result.
+    CheckFailed,
+    /// A hook failed; it is called again, unless failures are to be ignored.
+    HookFailed,
+    /// A hook answered with a message.
+    HookMessage,
 }
 
 impl EventKind {
@@ -243,6 +251,9 @@ impl EventKind {
             Self::StagesIgnored => "StagesIgnored",
             Self::GrayRolloutCreated => "GrayRolloutCreated",
             Self::GrayRolloutDeleted => "GrayRolloutDeleted",
+            Self::CheckFailed => "CheckFailed",
+            Self::HookFailed => "HookFailed",
+            Self::HookMessage => "HookMessage",
         }
     }
 
@@ -258,6 +269,8 @@ impl EventKind {
                 | Self::ReplicaFailure
                 | Self::InvalidStages
                 | Self::StagesIgnored
+                | Self::CheckFailed
+                | Self::HookFailed
         )
     }
 }

@@ -3,7 +3,7 @@
 //! A decision is a change of the status here. It is written before anything rests on it, so a
 //! crash at any point leaves either the old or the new decision, and the same sizes follow.
 
-use super::{Event, EventKind, ReplicaSet, facts::Facts, share, stages};
+use super::{Event, EventKind, ReplicaSet, checks, facts::Facts, hooks, share, stages};
 use crate::api::{GrayRolloutStatus, HistoryEntry, HistoryResult, MAX_HISTORY, Phase, Split};
 
 /// Where a rollout goes.
@@ -56,6 +56,8 @@ pub fn decide(facts: &Facts<'_>) -> Draft {
     if !known || draft.status.stable_revision.is_none() {
         return first_sight(facts, draft);
     }
+    checks::take(facts, &mut draft);
+    hooks::take(facts, &mut draft);
     match recorded_course(&draft.status) {
         Course::Forward => {
             draft.course = Course::Forward;
@@ -355,6 +357,7 @@ fn start(facts: &Facts<'_>, draft: &mut Draft) {
     status.update_revision = Some(facts.template_revision());
     status.last_progress = None;
     status.last_step = None;
+    status.checks.clear();
     let text = format!(
         "rollout {number}: revision {} in {} stages, stable revision {}",
         facts.template_revision(),

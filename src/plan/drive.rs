@@ -8,6 +8,7 @@ use super::{
     drift,
     facts::Facts,
     form::Form,
+    hooks::Held,
     interval,
     pace::{self, Resize, Role, Room, Track},
     share, stages,
@@ -30,6 +31,8 @@ pub struct Sizes<'a> {
     pub batch: Vec<Resize>,
     /// ReplicaSets to delete: empty ones that the native controller would give everything to.
     pub leftovers: Vec<&'a ReplicaSet>,
+    /// What waits for a hook, if something does.
+    pub held: Option<Held>,
 }
 
 /// What to write, and why nothing is written where that is so.
@@ -40,7 +43,7 @@ pub struct Moves {
     /// What they did.
     pub events: Vec<Event>,
     /// What is waited for before the next write.
-    pub waits_for: Option<&'static str>,
+    pub waits_for: Option<String>,
     /// When to look again.
     pub until: Option<Duration>,
     /// Whether the Deployment is in the form it is to rest in, as seen by the native controller.
@@ -61,14 +64,17 @@ pub fn sizes<'a>(facts: &Facts<'a>, draft: &Draft) -> Sizes<'a> {
     let mut paced = tracks.clone();
     interval::hold(facts, draft, &mut paced);
     let batch = if settles_natively(&paced) { Vec::new() } else { pace::pace(&paced, room) };
-    Sizes { leftovers: leftovers(facts, draft), tracks, batch }
+    Sizes { leftovers: leftovers(facts, draft), tracks, batch, held: None }
 }
 
 fn tracks<'a>(facts: &Facts<'a>, draft: &Draft) -> Vec<Track<'a>> {
     let new = facts.new_replica_set();
     let stable = facts.of_revision(draft.status.stable_revision.as_deref());
     let replicas = facts.replicas();
-    let track = |role, replica_set, want| Track { role, replica_set, want };
+    let track = |role, replica_set: Option<&'a ReplicaSet>, want| {
+        let there = replica_set.map_or(0, |rs| facts.there(&rs.uid));
+        Track { role, replica_set, want, there }
+    };
     let mut tracks = match draft.course {
         Course::Resting | Course::FirstDeploy => vec![track(Role::Stable, new, replicas)],
         // The stable revision is lost: what the native controller gave to the new one stays, and
@@ -142,7 +148,7 @@ pub fn drive(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>, standing: &Sta
     }
     let mut moves = Moves::default();
     let form = if sizes.batch.is_empty() {
-        resting_form(facts, draft, standing, &mut moves)
+        resting_form(facts, draft, sizes, standing, &mut moves)
     } else {
         Form::Moving
     };
@@ -153,13 +159,16 @@ pub fn drive(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>, standing: &Sta
             moves.actions.extend(right_annotations(facts));
         }
         moves.actions.push(Action::PatchDeployment(patch));
-        moves.waits_for = (form == Form::Moving).then_some(OBSERVE);
+        moves.waits_for = (form == Form::Moving).then(|| OBSERVE.to_owned());
     } else if !facts.is_observed() {
-        moves.waits_for = Some(OBSERVE);
+        moves.waits_for = Some(OBSERVE.to_owned());
     } else if sizes.batch.is_empty() {
         moves.settled = true;
     } else {
         resize(facts, draft, sizes, &mut moves);
+    }
+    if let Some(held) = &sizes.held {
+        moves.waits_for = Some(held.words.clone());
     }
     moves.actions.extend(sizes.leftovers.iter().map(|rs| Action::DeleteReplicaSet {
         name: rs.name.clone(),
@@ -175,8 +184,8 @@ const OBSERVE: &str = "the Deployment controller to take note of the Deployment"
 /// came paused or its ReplicaSet was deleted while it rests paused.
 fn first_pods(facts: &Facts<'_>) -> Moves {
     if !facts.target.paused {
-        let waits_for = Some("the Deployment controller to create the first ReplicaSet");
-        return Moves { waits_for, ..Moves::default() };
+        let waits_for = "the Deployment controller to create the first ReplicaSet";
+        return Moves { waits_for: Some(waits_for.to_owned()), ..Moves::default() };
     }
     let replicas = facts.replicas();
     let create = Action::CreateReplicaSet {
@@ -189,7 +198,13 @@ fn first_pods(facts: &Facts<'_>) -> Moves {
 }
 
 /// The form where no size is to change now.
-fn resting_form(facts: &Facts<'_>, draft: &Draft, standing: &Standing, moves: &mut Moves) -> Form {
+fn resting_form(
+    facts: &Facts<'_>,
+    draft: &Draft,
+    sizes: &Sizes<'_>,
+    standing: &Standing,
+    moves: &mut Moves,
+) -> Form {
     let active: Vec<_> = facts.active_besides(None).collect();
     match draft.course {
         // With several active the native controller would spread the pods over them.
@@ -224,6 +239,8 @@ fn resting_form(facts: &Facts<'_>, draft: &Draft, standing: &Standing, moves: &m
         }
         (Phase::AwaitingApproval, _) => Some(linger(facts, &draft.status)),
         (Phase::Paused | Phase::Stalled, _) => Some(Duration::ZERO),
+        // What waits for a hook that fails may wait long; replicas are followed meanwhile.
+        _ if sizes.held.as_ref().is_some_and(|held| held.failing) => Some(Duration::ZERO),
         _ => None,
     };
     match linger {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{
-    Admission, Original, ReplicaSet, Rollout, Target,
+    Admission, Answer, Original, ReplicaSet, Rollout, Target,
     share::{self, Bounds},
 };
 use crate::api::{
@@ -29,6 +29,12 @@ pub struct Facts<'a> {
     pub bounds: Bounds,
     /// Whether the API server itself holds a new template.
     pub admission: &'a Admission,
+    /// The ReplicaSets as they are, also where not every available pod counts yet.
+    pub seen: &'a [ReplicaSet],
+    /// What calls to the world outside came to.
+    pub answers: &'a [Answer],
+    /// Ids of the calls that were begun.
+    pub begun: &'a [String],
 }
 
 impl<'a> Facts<'a> {
@@ -42,11 +48,24 @@ impl<'a> Facts<'a> {
     ) -> Self {
         let known = rollout.status.target_uid.as_deref() == Some(&target.uid);
         let own = own_strategy(target, known.then_some(&rollout.status));
+        let seen = replica_sets;
         let mut replica_sets: Vec<_> = replica_sets.iter().filter(|rs| !rs.deleting).collect();
         replica_sets.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
         let bounds = Bounds::resolve(Some(spec), &own, target.replicas);
         let admission = &Admission::Unknown;
-        Self { now, rollout, spec, target, replica_sets, own, bounds, admission }
+        Self {
+            now,
+            rollout,
+            spec,
+            target,
+            replica_sets,
+            own,
+            bounds,
+            admission,
+            seen,
+            answers: &[],
+            begun: &[],
+        }
     }
 
     /// Whether the Deployment rests unpaused, since a new template is held by admission, or since
@@ -103,6 +122,11 @@ impl<'a> Facts<'a> {
         }
         // Labels are anyone's to change, so that several may carry the same.
         named.any(|rs| rs.template == self.target.template)
+    }
+
+    /// Pods of a ReplicaSet that are available, also where they do not count yet.
+    pub fn there(&self, uid: &str) -> i32 {
+        self.seen.iter().find(|rs| rs.uid == uid).map_or(0, ReplicaSet::usable)
     }
 
     /// Active ReplicaSets other than `except`.

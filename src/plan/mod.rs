@@ -7,11 +7,14 @@
 
 mod action;
 mod adopt;
+mod calls;
+mod checks;
 mod course;
 mod drift;
 mod drive;
 mod facts;
 mod form;
+mod hooks;
 mod interval;
 mod pace;
 mod preview;
@@ -21,6 +24,7 @@ mod share;
 mod snapshot;
 mod stages;
 mod standing;
+mod variables;
 mod words;
 
 use jiff::Timestamp;
@@ -29,14 +33,18 @@ pub use action::{
     Action, AnnotationChange, DeploymentPatch, Event, EventKind, Plan, ReleasePlan, StatusWrite,
 };
 pub use adopt::{Adoption, AdoptionAction, AdoptionPlan, adopt, written};
+pub use calls::{Answer, Call, CallRequest, Outcome, Purpose};
 pub use preview::{Pods, StagePreview, preview, preview_from};
 pub use release::release;
 pub use share::{Bounds, new_pods, old_pods};
 pub use snapshot::{
     Admission, Original, Orphan, ReplicaSet, Rollout, Snapshot, Target, TemplateHash,
 };
+pub use variables::percent_encoded;
 
-use crate::api::{GrayRolloutSpec, GrayRolloutStatus, HistoryResult, OnFailure, Phase, Reason};
+use crate::api::{
+    GrayRolloutSpec, GrayRolloutStatus, HistoryResult, HookEvent, OnFailure, Phase, Reason,
+};
 pub use crate::api::{RollingUpdate, Strategy};
 use course::{Course, Draft};
 use drive::Sizes;
@@ -52,9 +60,12 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     match usable(snapshot) {
         Ok((spec, target)) => {
             let now = rounded(snapshot.now);
-            let sets = &snapshot.replica_sets;
-            let facts = Facts::new(now, &snapshot.rollout, spec, target, sets);
-            roll(&Facts { admission: &snapshot.admission, ..facts })
+            let (answers, begun) = (&snapshot.answers, &snapshot.begun);
+            let seen = &snapshot.replica_sets;
+            let facts = Facts::new(now, &snapshot.rollout, spec, target, seen);
+            let sets = hooks::counted(&Facts { answers, ..facts });
+            let facts = Facts::new(now, &snapshot.rollout, spec, target, &sets);
+            roll(&Facts { admission: &snapshot.admission, seen, answers, begun, ..facts })
         }
         Err(blocked) => blocked_plan(snapshot, blocked),
     }
@@ -77,6 +88,7 @@ fn unchanged(snapshot: &Snapshot) -> Plan {
         recorded: Vec::new(),
         actions: Vec::new(),
         acted: Vec::new(),
+        calls: Vec::new(),
         requeue_after: Some(std::time::Duration::from_secs(1)),
     }
 }
@@ -155,8 +167,8 @@ fn blocked_plan(snapshot: &Snapshot, blocked: Blocked) -> Plan {
         blocked.message,
     );
     let write = report::when(&rollout.status, &status, &[]);
-    let acted = Vec::new();
-    Plan { status, write, recorded, actions: Vec::new(), acted, requeue_after: None }
+    let (acted, calls) = (Vec::new(), Vec::new());
+    Plan { status, write, recorded, actions: Vec::new(), acted, calls, requeue_after: None }
 }
 
 /// What stays when the target is gone: the number and the history.
@@ -175,20 +187,23 @@ fn without_target(before: &GrayRolloutStatus) -> GrayRolloutStatus {
 fn roll(facts: &Facts<'_>) -> Plan {
     let mut draft = course::decide(facts);
     interval::note(facts, &mut draft);
-    let mut sizes = drive::sizes(facts, &draft);
-    standing::note_progress(facts, &mut draft, !sizes.batch.is_empty());
-    let mut standing = standing::stand(facts, &draft);
-    if standing.reason == Reason::ProgressDeadlineExceeded
+    let (mut sizes, mut standing) = look(facts, &mut draft);
+    let late = standing.reason == Reason::ProgressDeadlineExceeded;
+    let failed = checks::failed(facts, &draft.status).is_some() && !facts.spec.paused;
+    if (late || failed)
         && draft.course == Course::Forward
+        && facts.of_revision(draft.status.stable_revision.as_deref()).is_some()
         && facts.spec.on_failure == OnFailure::Rollback
     {
-        draft.events.push(deadline_event(facts, &draft));
+        if late {
+            draft.events.push(deadline_event(facts, &draft));
+        }
         draft = course::give_up(facts, draft, HistoryResult::Failed);
-        (sizes, standing) = look_again(facts, &mut draft);
+        (sizes, standing) = look(facts, &mut draft);
     }
     let mut moves = drive::drive(facts, &draft, &sizes, &standing);
     if moves.settled && end(facts, &mut draft) {
-        (sizes, standing) = look_again(facts, &mut draft);
+        (sizes, standing) = look(facts, &mut draft);
         moves = drive::drive(facts, &draft, &sizes, &standing);
     }
     let mut status = report::report(facts, &draft, &sizes, &standing, &moves);
@@ -200,8 +215,12 @@ fn roll(facts: &Facts<'_>) -> Plan {
     }
     let mut recorded = std::mem::take(&mut draft.events);
     recorded.extend(transitions(facts, &draft, &standing, &status));
+    let (mut calls, next_check) = checks::calls(facts, &status);
+    let (hook, next_hook) = hooks::calls(facts, &status);
+    calls.extend(hook);
     Plan {
-        requeue_after: report::next_look(&standing, &moves),
+        requeue_after: report::next_look(&[standing.until, moves.until, next_check, next_hook]),
+        calls,
         status,
         write,
         recorded,
@@ -210,8 +229,9 @@ fn roll(facts: &Facts<'_>) -> Plan {
     }
 }
 
-fn look_again<'a>(facts: &Facts<'a>, draft: &mut Draft) -> (Sizes<'a>, Standing) {
-    let sizes = drive::sizes(facts, draft);
+fn look<'a>(facts: &Facts<'a>, draft: &mut Draft) -> (Sizes<'a>, Standing) {
+    let mut sizes = drive::sizes(facts, draft);
+    hooks::gate(facts, draft, &mut sizes);
     standing::note_progress(facts, draft, !sizes.batch.is_empty());
     let standing = standing::stand(facts, draft);
     (sizes, standing)
@@ -219,9 +239,11 @@ fn look_again<'a>(facts: &Facts<'a>, draft: &mut Draft) -> (Sizes<'a>, Standing)
 
 /// Ends a rollout whose Deployment is given back, or a way back that is through.
 fn end(facts: &Facts<'_>, draft: &mut Draft) -> bool {
+    let (stage, number) = (draft.status.stage.unwrap_or(0), draft.status.rollout.unwrap_or(0));
     match draft.course {
         Course::Forward if stages::is_finished(facts, &draft.status) && !facts.spec.paused => {
             course::complete(facts, draft, HistoryResult::Completed);
+            hooks::end(facts, draft, HookEvent::Completed, stage, number);
             draft.course = Course::Resting;
             true
         }
@@ -232,6 +254,7 @@ fn end(facts: &Facts<'_>, draft: &mut Draft) -> bool {
             } else {
                 course::rest_rolled_back(facts, draft);
             }
+            hooks::end(facts, draft, HookEvent::RolledBack, stage, number);
             true
         }
         _ => false,

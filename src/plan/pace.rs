@@ -23,6 +23,8 @@ pub struct Track<'a> {
     pub replica_set: Option<&'a ReplicaSet>,
     /// The size that it is to reach.
     pub want: i32,
+    /// Pods that are available, also where they do not count as such yet.
+    pub there: i32,
 }
 
 impl Track<'_> {
@@ -40,12 +42,10 @@ impl Track<'_> {
 
     /// Pods that may be available.
     fn maybe_available(&self) -> i32 {
-        self.replica_set.map_or(
-            0,
-            |rs| {
-                if rs.is_observed() { rs.usable() } else { rs.replicas.max(0) }
-            },
-        )
+        self.replica_set.map_or(0, |rs| {
+            let all = rs.replicas.max(0);
+            if rs.is_observed() { rs.usable().max(self.there.min(all)) } else { all }
+        })
     }
 }
 
@@ -330,8 +330,8 @@ mod tests {
     ) -> Vec<Resize> {
         let (old_rs, new_rs) = (replica_set(old.0, old.1), replica_set(new.0, new.1));
         let tracks = [
-            Track { role: Role::Stable, replica_set: Some(&old_rs), want: old.2 },
-            Track { role: Role::Update, replica_set: Some(&new_rs), want: new.2 },
+            Track { role: Role::Stable, replica_set: Some(&old_rs), want: old.2, there: 0 },
+            Track { role: Role::Update, replica_set: Some(&new_rs), want: new.2, there: 0 },
         ];
         let bounds = Bounds { surge, unavailable };
         pace(&tracks, Room { replicas, bounds, terminating: None })
@@ -377,8 +377,8 @@ mod tests {
         let (mut old, new) = (replica_set(10, 10), replica_set(1, 1));
         old.observed_generation = 0;
         let tracks = [
-            Track { role: Role::Stable, replica_set: Some(&old), want: 5 },
-            Track { role: Role::Update, replica_set: Some(&new), want: 5 },
+            Track { role: Role::Stable, replica_set: Some(&old), want: 5, there: 0 },
+            Track { role: Role::Update, replica_set: Some(&new), want: 5, there: 0 },
         ];
         let bounds = Bounds { surge: 1, unavailable: 0 };
         assert_eq!(pace(&tracks, Room { replicas: 10, bounds, terminating: None }), []);
@@ -388,8 +388,8 @@ mod tests {
     fn terminating_pods_count_where_asked() {
         let (old, new) = (replica_set(8, 8), replica_set(2, 2));
         let tracks = [
-            Track { role: Role::Stable, replica_set: Some(&old), want: 5 },
-            Track { role: Role::Update, replica_set: Some(&new), want: 5 },
+            Track { role: Role::Stable, replica_set: Some(&old), want: 5, there: 0 },
+            Track { role: Role::Update, replica_set: Some(&new), want: 5, there: 0 },
         ];
         let bounds = Bounds { surge: 1, unavailable: 0 };
         let wait = |terminating| pace(&tracks, Room { replicas: 10, bounds, terminating });
@@ -402,8 +402,8 @@ mod tests {
     fn pods_that_are_about_to_end_count_where_asked() {
         let (old, new) = (replica_set(9, 9), replica_set(2, 2));
         let tracks = [
-            Track { role: Role::Stable, replica_set: Some(&old), want: 5 },
-            Track { role: Role::Update, replica_set: Some(&new), want: 5 },
+            Track { role: Role::Stable, replica_set: Some(&old), want: 5, there: 0 },
+            Track { role: Role::Update, replica_set: Some(&new), want: 5, there: 0 },
         ];
         let bounds = Bounds { surge: 1, unavailable: 0 };
         let wait = |terminating| pace(&tracks, Room { replicas: 10, bounds, terminating });
@@ -416,8 +416,8 @@ mod tests {
         let (mut old, new) = (replica_set(1, 1), replica_set(1, 1));
         old.current = 9;
         let tracks = [
-            Track { role: Role::Stable, replica_set: Some(&old), want: 9 },
-            Track { role: Role::Update, replica_set: Some(&new), want: 1 },
+            Track { role: Role::Stable, replica_set: Some(&old), want: 9, there: 0 },
+            Track { role: Role::Update, replica_set: Some(&new), want: 1, there: 0 },
         ];
         let bounds = Bounds { surge: 1, unavailable: 0 };
         let wait = |terminating| pace(&tracks, Room { replicas: 10, bounds, terminating });

@@ -101,8 +101,8 @@ fn walk(from: Pods, to: Pods, replicas: i32, bounds: Bounds) -> Walk {
     for _ in 0..=i64::from(replicas) * 4 + 4 {
         let (new, old) = (ready(walk.end.new), ready(walk.end.old));
         let tracks = [
-            Track { role: Role::Update, replica_set: Some(&new), want: to.new },
-            Track { role: Role::Stable, replica_set: Some(&old), want: to.old },
+            Track { role: Role::Update, replica_set: Some(&new), want: to.new, there: 0 },
+            Track { role: Role::Stable, replica_set: Some(&old), want: to.old, there: 0 },
         ];
         let batch = pace(&tracks, room);
         if batch.is_empty() {
@@ -169,6 +169,8 @@ mod tests {
             on_failure: crate::api::OnFailure::default(),
             on_delete: crate::api::OnDelete::default(),
             wait_for_termination: false,
+            checks: Vec::new(),
+            hooks: Vec::new(),
             approval: None,
         }
     }

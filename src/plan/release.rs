@@ -120,6 +120,8 @@ fn stand_in(target: &Target, original: Option<&Original>) -> (Rollout, GrayRollo
         on_failure: OnFailure::Pause,
         on_delete: OnDelete::Rollback,
         wait_for_termination: false,
+        checks: Vec::new(),
+        hooks: Vec::new(),
         approval: None,
     };
     let status = GrayRolloutStatus {

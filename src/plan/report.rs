@@ -194,6 +194,7 @@ pub fn when(
             (status.target_uid.clone(), status.rollout, status.stage, status.split),
             (status.stable_revision.clone(), status.update_revision.clone()),
             status.stage_percents.clone(),
+            status.hook_ledger.clone(),
             status.phase == Some(Phase::RollingBack),
             status.history.iter().map(|entry| (entry.rollout, entry.result)).collect::<Vec<_>>(),
         )
@@ -218,6 +219,6 @@ pub fn when(
 }
 
 /// When to look again, the soonest of all reasons.
-pub fn next_look(standing: &Standing, moves: &Moves) -> Option<std::time::Duration> {
-    [standing.until, moves.until].into_iter().flatten().min()
+pub fn next_look(reasons: &[Option<std::time::Duration>]) -> Option<std::time::Duration> {
+    reasons.iter().flatten().min().copied()
 }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::calls::Answer;
 use crate::api::{GrayRolloutSpec, GrayRolloutStatus, OnDelete, Strategy};
 
 /// Everything that one decision rests on.
@@ -20,6 +21,10 @@ pub struct Snapshot {
     pub older_twin: Option<String>,
     /// Whether the API server itself holds a new template of the Deployment.
     pub admission: Admission,
+    /// What calls to the world outside came to that an earlier plan asked for.
+    pub answers: Vec<Answer>,
+    /// Ids of the calls that were begun, answered or not.
+    pub begun: Vec<String>,
 }
 
 /// Whether an admission policy pauses the Deployment in the very write that changes its template.

@@ -1,10 +1,10 @@
 //! Stages: when one is reached, left and entered, and what editing them does.
 
 use super::{
-    EventKind, ReplicaSet,
+    EventKind, ReplicaSet, checks,
     course::{Draft, seconds_since},
     facts::Facts,
-    share,
+    hooks, share,
 };
 use crate::api::{GrayRolloutStatus, Phase, Split};
 
@@ -29,6 +29,7 @@ pub fn edited(facts: &Facts<'_>, draft: &mut Draft) {
     status.stage_started_at = Some(facts.now);
     status.stage_reached_at = None;
     status.last_progress = None;
+    status.checks.clear();
     let became = if next == 0 {
         format!("none of the new stages asks for at most {at}%; the pods stay as they are")
     } else {
@@ -62,7 +63,7 @@ fn index_of(percents: &[i32], stage: i32) -> i32 {
 /// Leaves the stage and enters the next where that may be.
 pub fn advance(facts: &Facts<'_>, draft: &mut Draft, has_stable: bool) {
     keep_split_while_paused(facts, &mut draft.status);
-    if facts.spec.paused || facts.replicas() == 0 {
+    if checks::halted(facts, &draft.status) || facts.replicas() == 0 {
         return;
     }
     // A stage may hold as many pods as the one before, and then be left at once.
@@ -90,6 +91,7 @@ fn enter_next(facts: &Facts<'_>, draft: &mut Draft, has_stable: bool) -> bool {
     }
     let left = draft.status.stage_reached_at.is_some()
         && soaked(facts, &draft.status)
+        && may_be_left(facts, &draft.status)
         && (is_reached(facts, &draft.status)
             || approved >= next && is_held_back(facts, &draft.status)
             || is_passed(facts, &draft.status));
@@ -213,7 +215,15 @@ pub fn is_passed(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
     let new = facts.of_revision(status.update_revision.as_deref());
     let stage = status.stage.unwrap_or(0);
     let more = new.is_some_and(|rs| rs.is_observed() && rs.replicas > want && rs.usable() > want);
-    more && stage > 0 && facts.soak_seconds(stage) == 0 && goes_on(facts, status)
+    more && stage > 0
+        && facts.soak_seconds(stage) == 0
+        && goes_on(facts, status)
+        && may_be_left(facts, status)
+}
+
+/// Whether checks and hooks let the stage be left.
+pub fn may_be_left(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
+    checks::pending(facts, status).is_none() && hooks::stage_is_told(facts, status)
 }
 
 /// Whether the next stage is entered as soon as this one may be left.
@@ -250,6 +260,7 @@ pub fn is_finished(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
     }) && status.split.is_none()
         && facts.replicas() > 0
         && soaked(facts, status)
+        && may_be_left(facts, status)
         && update.is_some_and(|rs| {
             rs.replicas == facts.replicas() && rs.usable() >= rs.replicas && rs.is_observed()
         })
@@ -260,7 +271,7 @@ pub fn is_finished(facts: &Facts<'_>, status: &GrayRolloutStatus) -> bool {
 fn keep_split_while_paused(facts: &Facts<'_>, status: &mut GrayRolloutStatus) {
     let stage = status.stage.unwrap_or(0);
     let share = |replicas| share::new_pods(replicas, facts.percent(stage), facts.bounds.surge);
-    if !facts.spec.paused {
+    if !checks::halted(facts, status) {
         let was_paused = status.split.is_some_and(|split| split.update < share(split.replicas));
         if was_paused && stage > 0 {
             status.split = None;
@@ -269,7 +280,8 @@ fn keep_split_while_paused(facts: &Facts<'_>, status: &mut GrayRolloutStatus) {
         return;
     }
     let before = &facts.rollout.status;
-    let begins = before.phase != Some(Phase::Paused) && status.stage_reached_at.is_none();
+    let halted = before.phase == Some(Phase::Paused) || checks::failed(facts, before).is_some();
+    let begins = !halted && status.stage_reached_at.is_none();
     let replicas = before.replicas.unwrap_or(facts.replicas());
     if begins && status.split.is_none() && stage > 0 && replicas > 0 {
         let new = facts.of_revision(status.update_revision.as_deref());

@@ -5,11 +5,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{
-    ReplicaSet,
+    ReplicaSet, checks,
     course::{Course, Draft},
     facts::Facts,
     form::Form,
-    interval, stages,
+    hooks, interval, stages,
 };
 use crate::api::{GrayRolloutStatus, Phase, Progress, Reason};
 
@@ -37,9 +37,12 @@ fn expects_movement(facts: &Facts<'_>, draft: &Draft) -> bool {
     facts.replicas() > 0
         && match draft.course {
             Course::Forward => {
-                !facts.spec.paused
-                    && !stages::is_reached(facts, &draft.status)
-                    && !interval::waits(facts, &draft.status)
+                let status = &draft.status;
+                let told = !stages::soaked(facts, status) || hooks::stage_is_told(facts, status);
+                let waits = interval::waits(facts, status);
+                !(checks::halted(facts, status)
+                    || stages::is_reached(facts, status) && told
+                    || waits)
             }
             Course::Back => true,
             Course::FirstDeploy => {
@@ -85,7 +88,8 @@ fn until_deadline(facts: &Facts<'_>, status: &GrayRolloutStatus) -> Option<Durat
         .or(facts.target.progress_deadline_seconds)
         .unwrap_or(600);
     // The native controller takes the largest number for no deadline.
-    (seconds != i32::MAX).then(|| until(facts.now, last.time, i64::from(seconds)))
+    let since = hooks::newest_step(status).map_or(last.time, |step| step.max(last.time));
+    (seconds != i32::MAX).then(|| until(facts.now, since, i64::from(seconds)))
 }
 
 /// How long the stage still soaks; zero once it has.
@@ -140,10 +144,14 @@ fn forward(facts: &Facts<'_>, draft: &Draft) -> Standing {
     let all_new = last && new.is_some_and(|rs| rs.replicas == facts.replicas());
     if facts.spec.paused {
         Standing::new(Phase::Paused, Reason::Paused)
+    } else if checks::failed(facts, status).is_some() {
+        Standing::new(Phase::Stalled, Reason::ChecksFailed)
     } else if stable_lost && !all_new {
         Standing::new(Phase::Stalled, Reason::StableLost)
     } else if facts.replicas() == 0 {
         Standing::new(Phase::Progressing, Reason::ScaledToZero)
+    } else if checks::unknown(facts, status).is_some() {
+        Standing::new(Phase::Stalled, Reason::ChecksFailed)
     } else if !stages::is_reached(facts, status) {
         let standing = held_back(facts, draft, last)
             .unwrap_or_else(|| moving(facts, draft, Reason::StageMoving));
@@ -153,6 +161,10 @@ fn forward(facts: &Facts<'_>, draft: &Draft) -> Standing {
     } else if !stages::soaked(facts, status) {
         let until = Some(until_soaked(facts, status));
         Standing { until, ..Standing::new(Phase::Progressing, Reason::Soaking) }
+    } else if !hooks::stage_is_told(facts, status) {
+        moving(facts, draft, Reason::StageMoving)
+    } else if checks::pending(facts, status).is_some() {
+        Standing::new(Phase::Progressing, Reason::AwaitingChecks)
     } else if last {
         Standing::new(Phase::Progressing, Reason::StageMoving)
     } else {
@@ -168,10 +180,11 @@ fn held_back(facts: &Facts<'_>, draft: &Draft, last: bool) -> Option<Standing> {
     let reached =
         status.stage_reached_at.filter(|_| !last && stages::is_held_back(facts, status))?;
     let left = until(facts.now, reached, PATIENCE).max(until_soaked(facts, status));
-    Some(if left.is_zero() {
+    Some(if left.is_zero() && stages::may_be_left(facts, status) {
         Standing::new(Phase::AwaitingApproval, Reason::AwaitingApproval)
     } else {
-        Standing { until: Some(left), ..moving(facts, draft, Reason::StageMoving) }
+        let until = (!left.is_zero()).then_some(left);
+        Standing { until, ..moving(facts, draft, Reason::StageMoving) }
     })
 }
 

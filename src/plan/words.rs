@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{
-    Admission,
+    Admission, checks,
     course::{Course, Draft},
     drive::Moves,
     facts::Facts,
@@ -26,7 +26,7 @@ pub fn message(
         Course::Back => back(status),
         Course::RolledBack => rolled_back(facts, standing, status),
     };
-    if let Some(waits_for) = moves.waits_for {
+    if let Some(waits_for) = &moves.waits_for {
         text.push_str("; waiting for ");
         text.push_str(waits_for);
     }
@@ -118,6 +118,9 @@ fn forward(facts: &Facts<'_>, standing: &Standing, status: &GrayRolloutStatus) -
                 status.stage_reached_at.map_or_else(String::new, |at| format!(" since {at}"));
             format!("{place}: {pods}; soaking for {soak} s{since}")
         }
+        (_, Reason::AwaitingChecks) => {
+            format!("{place}: {pods}; waiting for {}", checks::words(facts, status))
+        }
         _ if facts.spec.paused => format!("{place}: {pods}"),
         _ => {
             let doing = interval::due(facts, status).unwrap_or_else(|| "moving".into());
@@ -155,6 +158,15 @@ fn stalled(facts: &Facts<'_>, standing: &Standing, status: &GrayRolloutStatus) -
             "{place}: pods cannot be created: {}; it goes on by itself once they can",
             standing.detail.as_deref().unwrap_or("no reason is given"),
         ),
+        Reason::ChecksFailed if checks::failed(facts, status).is_some() => format!(
+            "{place}: {}; set another template, abort, or start it again with: {}",
+            checks::words(facts, status),
+            retry(facts, status),
+        ),
+        Reason::ChecksFailed => format!(
+            "{place}: no result of {}; it goes on by itself once it passes",
+            checks::words(facts, status),
+        ),
         _ => format!(
             "{place}: {available} of {desired} new pods available and no progress within the deadline; fix the pods or set another template{}",
             if status.stage.is_some() { ", or abort" } else { "" },
@@ -176,8 +188,9 @@ fn rolled_back(facts: &Facts<'_>, standing: &Standing, status: &GrayRolloutStatu
         return stalled(facts, standing, status);
     }
     format!(
-        "rollout {} was given up; every pod runs the stable revision {}; set another template, or start it again with: {}",
+        "rollout {} was given up{}; every pod runs the stable revision {}; set another template, or start it again with: {}",
         status.rollout.unwrap_or(0),
+        checks::why_given_up(status),
         status.stable_revision.as_deref().unwrap_or("unknown"),
         retry(facts, status),
     )

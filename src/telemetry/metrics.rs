@@ -109,6 +109,10 @@ pub struct Metrics {
     pub approve_to_scale: Histogram,
     /// Events told to people; reason, result.
     pub events: IntCounterVec,
+    check_measurements: IntCounterVec,
+    hook_calls: IntCounterVec,
+    /// Seconds of a call to a webhook or Prometheus; kind.
+    pub outbound_duration: HistogramVec,
     /// 1 while this process leads.
     pub leader: IntGauge,
 }
@@ -119,6 +123,7 @@ impl Metrics {
     /// # Errors
     ///
     /// Fails where two metrics have the same name.
+    #[allow(clippy::too_many_lines)] // a list, one entry after the other
     pub fn new() -> prometheus::Result<Self> {
         let mut all = Registrar::default();
         let approve_to_scale = Histogram::with_opts(
@@ -204,6 +209,22 @@ impl Metrics {
                 "Events told to people, by what became of them.",
                 &["reason", "result"],
             )?,
+            check_measurements: all.counter(
+                "grayrollout_check_measurements_total",
+                "Measurements of checks.",
+                &["namespace", "result"],
+            )?,
+            hook_calls: all.counter(
+                "grayrollout_hook_calls_total",
+                "Calls of hooks.",
+                &["namespace", "event", "result"],
+            )?,
+            outbound_duration: all.histogram(
+                "grayrollout_outbound_request_duration_seconds",
+                "Time until a webhook or Prometheus answered.",
+                SHORT,
+                &["kind"],
+            )?,
             approve_to_scale,
             leader,
             registry: all.registry,
@@ -256,6 +277,20 @@ impl Metrics {
             let histogram = self.stage_duration.with_label_values(&[namespace]);
             histogram.observe(reached.duration_since(started).as_secs_f64());
         }
+        for last in after.checks.iter().filter(|last| {
+            !before.checks.iter().any(|b| b.name == last.name && b.time == last.time)
+        }) {
+            let labels = [namespace, last.result.as_str()];
+            self.check_measurements.with_label_values(&labels).inc();
+        }
+        for last in after
+            .hooks
+            .iter()
+            .filter(|last| !before.hooks.iter().any(|b| b.name == last.name && b.time == last.time))
+        {
+            let labels = [namespace, last.event.as_str(), last.result.as_str()];
+            self.hook_calls.with_label_values(&labels).inc();
+        }
     }
 
     /// What there is, in the order of its registration.
@@ -270,6 +305,8 @@ impl Metrics {
         keep(&self.rollouts, live);
         keep(&self.approvals, live);
         keep(&self.drift, live);
+        keep(&self.check_measurements, live);
+        keep(&self.hook_calls, live);
         for histogram in [&self.stage_duration, &self.approval_wait, &self.rollout_duration] {
             keep(histogram, live);
         }

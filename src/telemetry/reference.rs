@@ -29,7 +29,8 @@ const LABELS: &[(&str, &str)] = &[
     (
         "result",
         "of a rollout: `Completed`, `Aborted`, `Failed`, `Superseded`, `RevertedByTemplate`; of an \
-         approval: `accepted`, `ignored`; of a decision: `success`, `error`, `panic`; of an event: \
+         approval: `accepted`, `ignored`; of a check: `Passed`, `Failed`, `Inconclusive`; of a hook: \
+         `Done`, `Failed`; of a decision: `success`, `error`, `panic`; of an event: \
          what became of it",
     ),
     ("field", "what someone else changed: `paused`, `strategy`, `replicas`"),
@@ -38,6 +39,8 @@ const LABELS: &[(&str, &str)] = &[
         "of an error: `Conflict`, `NotFound`, `AlreadyExists`, `Throttled`, `Forbidden`, `Invalid`, \
          `ServerError`, `Timeout`, `Transport`, `NotLeading`, `Panic`; of an event: its own",
     ),
+    ("event", "what a hook is called at, as in `spec.hooks[].on`"),
+    ("kind", "of a call: `hook`, `check` (a webhook that checks), `query` (to Prometheus)"),
     ("verb, resource", "of a request, as RBAC names them"),
     ("code", "the HTTP status, or `none` without an answer"),
     ("version", "the operator's"),

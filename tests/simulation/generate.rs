@@ -2,13 +2,19 @@
 
 use std::fmt;
 
-use grayrollout::api::{Approval, GrayRolloutSpec, OnDelete, OnFailure};
+use grayrollout::{
+    api::{
+        Approval, Check, FailurePolicy, GrayRolloutSpec, Hook, HookEvent, OnDelete, OnFailure,
+        PrometheusQuery, Webhook,
+    },
+    plan::{Call, CallRequest, Outcome},
+};
 use proptest::{collection::vec, prelude::*};
 
 use crate::{
     actors::Act,
     operator::{KINDS, Kind},
-    world::{Setup, share},
+    world::{Setup, done, refused, share},
 };
 
 /// One step of a history.
@@ -69,6 +75,10 @@ impl fmt::Debug for History {
             spec.on_delete,
             spec.wait_for_termination
         )?;
+        for hook in &spec.hooks {
+            writeln!(f, "  hook {} {:?} at {:?}", hook.name, hook.failure_policy, hook.on)?;
+        }
+        writeln!(f, "  {} checks", spec.checks.len())?;
         for step in &self.steps {
             writeln!(f, "  {step:?}")?;
         }
@@ -144,6 +154,64 @@ pub fn setup() -> impl Strategy<Value = Setup> {
             history_limit,
         },
     )
+}
+
+/// The same with hooks, and sometimes a check.
+pub fn hooked() -> impl Strategy<Value = Setup> {
+    let one = (vec(prop::sample::select(&HookEvent::ALL[..]), 1..9), prop::bool::ANY);
+    let check = prop::bool::weighted(0.3);
+    (setup(), vec(one, 1..3), check).prop_map(|(setup, hooks, check)| {
+        setup.with(|spec| {
+            let named = (1..).zip(hooks).map(|(number, (mut on, block))| {
+                on.sort_unstable();
+                on.dedup();
+                let policy = if block { FailurePolicy::Block } else { FailurePolicy::Ignore };
+                hook(&format!("h{number}"), &on, policy)
+            });
+            spec.hooks = named.collect();
+            if check {
+                spec.checks = vec![Check { failure_limit: 100, ..errors("errors") }];
+            }
+        })
+    })
+}
+
+/// A hook called by this name.
+pub fn hook(name: &str, on: &[HookEvent], failure_policy: FailurePolicy) -> Hook {
+    let webhook = Webhook { url: "http://lb/${stage}".into(), timeout_seconds: None };
+    Hook { name: name.into(), on: on.to_vec(), webhook, failure_policy }
+}
+
+/// A check of this name, measured every five seconds.
+pub fn errors(name: &str) -> Check {
+    Check {
+        name: name.into(),
+        from_stage: 1,
+        interval_seconds: 5,
+        initial_delay_seconds: 0,
+        failure_limit: 2,
+        inconclusive_limit: 3,
+        prometheus: Some(PrometheusQuery {
+            address: "http://prometheus.monitoring:9090".into(),
+            query: "errors{revision=\"${updateRevision}\"}".into(),
+            min: None,
+            max: Some(0.01),
+            timeout_seconds: None,
+        }),
+        webhook: None,
+    }
+}
+
+/// An endpoint that fails now and then, but no step more than three times.
+pub fn moody(call: &Call, before: usize) -> Outcome {
+    let mood = call.id.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31) ^ u32::from(byte));
+    match (&call.request, mood % 4) {
+        (CallRequest::Query { .. }, 0) => Outcome::None("no sample".into()),
+        (CallRequest::Query { .. }, 1) => Outcome::Value(0.5),
+        (CallRequest::Query { .. }, _) => Outcome::Value(0.0),
+        (CallRequest::Post { .. }, 0 | 1) if before < 3 => refused(),
+        (CallRequest::Post { .. }, _) => done(),
+    }
 }
 
 fn replicas() -> impl Strategy<Value = i32> {

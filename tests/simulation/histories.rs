@@ -20,9 +20,9 @@ use crate::{
     actors::Act,
     checks::ensure,
     fair::Sim,
-    generate::{History, Step, calm, history, hostile, setup},
+    generate::{History, Step, calm, history, hooked, hostile, moody, setup},
     operator::Mishap,
-    world::{Checked, World, hash},
+    world::{Checked, Setup, World, hash},
 };
 
 pub fn take(sim: &mut Sim, step: &Step) -> Checked {
@@ -159,6 +159,7 @@ fn settled(world: &World) -> Checked {
 /// Runs one history; returns what it came past.
 fn run(history: &History) -> Checked<BTreeSet<&'static str>> {
     let mut sim = Sim::new(&history.setup);
+    sim.world.endpoint.answer = moody;
     let told = history.steps.iter().try_for_each(|step| take(&mut sim, step));
     let told = told.and_then(|()| finish(&mut sim));
     told.map(|()| std::mem::take(&mut sim.world.seen)).map_err(|why| {
@@ -181,8 +182,12 @@ fn kind(why: &str) -> String {
 
 /// Runs histories until none fails in a way that was not found before; fails with the shortest
 /// history of each kind of fault.
-fn prove(name: &str, step: impl Strategy<Value = Step>) -> BTreeSet<&'static str> {
-    let cases = cases() / 2;
+fn prove(
+    name: &str,
+    cases: u64,
+    setup: impl Strategy<Value = Setup>,
+    step: impl Strategy<Value = Step>,
+) -> BTreeSet<&'static str> {
     let seed = seed();
     let most = number("PROVE_KINDS").unwrap_or(3);
     let config = Config {
@@ -192,7 +197,7 @@ fn prove(name: &str, step: impl Strategy<Value = Step>) -> BTreeSet<&'static str
         max_shrink_iters: 2000,
         ..Config::default()
     };
-    let histories = history(setup(), step);
+    let histories = history(setup, step);
     let (found, seen) = (RefCell::new(BTreeMap::new()), RefCell::new(BTreeSet::new()));
     for _ in 0..most {
         let outcome = TestRunner::new(config.clone()).run(&histories, |history| {
@@ -250,11 +255,21 @@ fn came_past_everything(seen: &BTreeSet<&'static str>) {
 #[test]
 fn histories_keep_the_invariants_and_end_well() {
     let seen = std::thread::scope(|scope| {
-        let calm = scope.spawn(|| prove("calm", calm()));
-        let hostile = scope.spawn(|| prove("hostile", hostile()));
+        let calm = scope.spawn(|| prove("calm", cases() / 2, setup(), calm()));
+        let hostile = scope.spawn(|| prove("hostile", cases() / 2, setup(), hostile()));
         [calm, hostile].map(|kind| kind.join().unwrap_or_else(|why| resume_unwind(why)))
     });
     if cases() >= 1000 {
         came_past_everything(&seen.into_iter().flatten().collect());
     }
+}
+
+/// With hooks that fail now and then, and a check, the same holds.
+#[test]
+fn histories_with_hooks_and_checks_end_well() {
+    std::thread::scope(|scope| {
+        let calm = scope.spawn(|| prove("calm, hooks", cases() / 8, hooked(), calm()));
+        let hostile = scope.spawn(|| prove("hostile, hooks", cases() / 8, hooked(), hostile()));
+        [calm, hostile].map(|kind| kind.join().unwrap_or_else(|why| resume_unwind(why)))
+    });
 }

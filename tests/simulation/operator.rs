@@ -1,8 +1,8 @@
 //! The operator under test: a cache that may lag, the real plan, and writes with preconditions.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use grayrollout::plan::{Admission, Orphan, Snapshot, StatusWrite, release};
+use grayrollout::plan::{Admission, Answer, Call, Orphan, Snapshot, StatusWrite, release};
 
 use crate::{
     apply::Pass,
@@ -22,6 +22,8 @@ pub struct Operator {
     policed: bool,
     /// Since when a status that may wait a moment waits.
     soon_since: Option<i64>,
+    /// Calls to the world outside, and when they are answered.
+    calls: BTreeMap<String, (i64, Answer)>,
 }
 
 /// What is watched, each by a watch of its own.
@@ -119,6 +121,13 @@ impl Operator {
             target: self.deployment.as_ref().map(target),
             replica_sets: self.controlled(),
             older_twin: None,
+            begun: self.calls.keys().cloned().collect(),
+            answers: self
+                .calls
+                .values()
+                .filter(|(at, _)| *at <= now)
+                .map(|(_, answer)| answer.clone())
+                .collect(),
             admission: if self.policed {
                 Admission::Holds { flaw: None }
             } else {
@@ -164,6 +173,24 @@ impl Operator {
         Ok(outcome)
     }
 
+    /// Makes the calls that are wanted and not under way, and forgets all others; how long until
+    /// the next answer.
+    fn outside(&mut self, world: &mut World, calls: &[Call]) -> Option<Duration> {
+        let now = world.cluster.now;
+        self.calls.retain(|id, _| calls.iter().any(|call| call.id == *id));
+        for call in calls {
+            if !self.calls.contains_key(&call.id) {
+                let outcome = world.call(call);
+                let late = now + world.endpoint.latency_ms;
+                let (begun, ended) = (time(now), time(late));
+                let answer = Answer { id: call.id.clone(), begun, ended, outcome };
+                self.calls.insert(call.id.clone(), (late, answer));
+            }
+        }
+        let next = self.calls.values().map(|(at, _)| *at).filter(|at| *at > now).min()?;
+        u64::try_from(next - now).ok().map(Duration::from_millis)
+    }
+
     fn planned(
         &mut self,
         world: &mut World,
@@ -186,6 +213,9 @@ impl Operator {
         let paused = snapshot.target.as_ref().is_none_or(|target| target.paused);
         let calm = paused && self.is_current(world) && rest_checks::native_is_settled(world);
         let mut requeue_after = plan.requeue_after;
+        if let Some(left) = self.outside(world, &plan.calls) {
+            requeue_after = Some(requeue_after.map_or(left, |after| after.min(left)));
+        }
         let mut write = plan.write;
         if write == StatusWrite::Soon {
             let since = *self.soon_since.get_or_insert(world.cluster.now);

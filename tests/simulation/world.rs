@@ -7,7 +7,7 @@ use grayrollout::{
         GrayRolloutSpec, GrayRolloutStatus, IntOrPercent, ORIGINAL_ANNOTATION, ROLLOUT_ANNOTATION,
         Stage, TargetRef,
     },
-    plan::{self, RollingUpdate, Strategy, TemplateHash},
+    plan::{self, Call, CallRequest, Outcome, RollingUpdate, Strategy, TemplateHash},
 };
 use jiff::Timestamp;
 
@@ -58,6 +58,8 @@ pub struct World {
     pub leader: Option<usize>,
     /// Only people and the controllers act, so that more can be demanded at every moment.
     pub undisturbed: bool,
+    /// The world outside.
+    pub endpoint: Endpoint,
     /// Writes of the operator, events included.
     pub writes: Writes,
     pub log: Vec<String>,
@@ -75,6 +77,42 @@ impl Writes {
     pub fn total(self) -> u32 {
         self.status + self.deployment + self.sets + self.events
     }
+}
+
+/// What answers the operator's calls.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// How long an answer takes.
+    pub latency_ms: i64,
+    /// What is answered to a call, of which so many with the same key came before.
+    pub answer: fn(&Call, usize) -> Outcome,
+    /// The calls that arrived.
+    pub arrived: Vec<Arrived>,
+}
+
+/// A call that arrived.
+#[derive(Debug, Clone)]
+pub struct Arrived {
+    pub key: String,
+    pub call: Call,
+    /// Size and available pods of v1 and v2 then.
+    pub pods: [(i32, i32); 2],
+}
+
+impl Default for Endpoint {
+    fn default() -> Self {
+        Self { latency_ms: 20, answer: |_, _| done(), arrived: Vec::new() }
+    }
+}
+
+/// A webhook that is content.
+pub fn done() -> Outcome {
+    Outcome::Http { status: 200, message: String::new() }
+}
+
+/// A webhook that is not.
+pub fn refused() -> Outcome {
+    Outcome::Http { status: 500, message: "not now".into() }
 }
 
 /// How a history begins.
@@ -151,6 +189,8 @@ pub fn spec(percents: &[i32]) -> GrayRolloutSpec {
         on_failure: grayrollout::api::OnFailure::Pause,
         on_delete: grayrollout::api::OnDelete::Hold,
         wait_for_termination: false,
+        checks: Vec::new(),
+        hooks: Vec::new(),
         approval: None,
     }
 }
@@ -200,6 +240,7 @@ impl World {
             without: None,
             leader: None,
             undisturbed: false,
+            endpoint: Endpoint::default(),
             writes: Writes::default(),
             log: Vec::new(),
         }
@@ -255,6 +296,20 @@ impl World {
         if let Some(gray) = &mut self.gray {
             gray.resource_version = version;
         }
+    }
+
+    /// A call arrives; what is answered.
+    pub fn call(&mut self, call: &Call) -> Outcome {
+        let key = match &call.request {
+            CallRequest::Post { key, .. } => key.clone(),
+            CallRequest::Query { .. } => call.id.clone(),
+        };
+        let before = self.endpoint.arrived.iter().filter(|arrived| arrived.key == key).count();
+        let pods = [1, 2].map(|version| (self.size(version), self.ready(version)));
+        self.endpoint.arrived.push(Arrived { key, call: call.clone(), pods });
+        let outcome = (self.endpoint.answer)(call, before);
+        self.say(&format!("outside: {} answers {outcome:?}", call.id));
+        outcome
     }
 
     pub fn status(&self) -> GrayRolloutStatus {

@@ -76,7 +76,8 @@ fn transitions(step: &Step<'_>, earlier: &Value, now: &Value) -> Vec<Violation> 
 
 /// What each condition must say in a phase: its status, and the reasons it may have.
 fn expected(phase: &str) -> Option<[(&'static str, &'static [&'static str]); 4]> {
-    const MOVING: &[&str] = &["StageMoving", "Soaking", "ScaledToZero", "FirstDeploy"];
+    const MOVING: &[&str] =
+        &["StageMoving", "Soaking", "AwaitingChecks", "ScaledToZero", "FirstDeploy"];
     const STALLED: &[&str] = &[
         "ProgressDeadlineExceeded",
         "InvalidSpec",

@@ -215,3 +215,26 @@ fn the_screen_in_the_documentation_is_what_is_drawn() {
         documented.trim_end()
     );
 }
+
+#[test]
+fn checks_and_hooks_have_the_last_word_that_they_had() {
+    let status = with(
+        moving(),
+        &json!({
+            "checks": [{
+                "name": "errors", "stage": 2, "result": "Failed", "value": "0.5", "failures": 2,
+                "time": "2026-01-01T10:09:50Z", "message": "0.5 is above the most of 0.01",
+            }],
+            "hooks": [{
+                "name": "lb", "event": "PodsRemoving", "result": "Done",
+                "time": "2026-01-01T10:09:55Z", "message": "drained",
+            }],
+        }),
+    );
+    let screen = screen(&status);
+    assert_eq!(
+        labelled(&screen, "Check"),
+        "errors Failed 2 times in a row 10s ago: 0.5 is above the most of 0.01"
+    );
+    assert_eq!(labelled(&screen, "Hook"), "lb PodsRemoving 5s ago: drained");
+}

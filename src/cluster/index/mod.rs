@@ -196,6 +196,8 @@ impl Index {
         Some(Snapshot {
             now,
             older_twin: state.older_twin(key, &rollout),
+            answers: Vec::new(),
+            begun: Vec::new(),
             admission: state.admission(key, &rollout),
             rollout,
             target,

@@ -281,6 +281,8 @@ fn the_younger_of_two_stands_back() {
     let gray = world.gray.as_ref().unwrap();
     let deployment = world.deployment();
     let seen = Snapshot {
+        answers: Vec::new(),
+        begun: Vec::new(),
         admission: grayrollout::plan::Admission::Unknown,
         now: time(world.cluster.now),
         rollout: rollout(gray),

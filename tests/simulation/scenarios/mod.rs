@@ -2,9 +2,11 @@
 
 mod admission;
 mod basics;
+mod checks;
 mod faults;
 mod giving_back;
 mod guards;
+mod hooks;
 mod interval;
 mod people;
 
