@@ -27,9 +27,17 @@ pub fn crd() -> Result<Value, String> {
         }
     }
     // Plain enough without, and a CRD is sent and stored whole.
-    for field in
-        ["checks/items", "conditions/items", "history/items", "hooks/items", "stable", "update"]
-    {
+    for field in [
+        "checks/items",
+        "conditions/items",
+        "history/items",
+        "hooks/items",
+        "stable",
+        "update",
+        "split",
+        "lastProgress",
+        "lastStep",
+    ] {
         let at = format!("/properties/status/properties/{field}");
         let items = schema.pointer_mut(&at).ok_or_else(|| format!("the schema has no {at}"))?;
         undescribe(items);

@@ -172,8 +172,6 @@ pub fn release(orphan: &Orphan, plan: &ReleasePlan) -> Checked {
         cap: Box::new(|_| target.replicas),
         budget: Some(Budget { surge: own.max_surge(), unavailable: own.max_unavailable() }),
         wait_for_termination: false,
-        checks: Vec::new(),
-        hooks: Vec::new(),
         stable: original.and_then(|original| original.stable.as_deref()),
     };
     let fail = |e: String| {

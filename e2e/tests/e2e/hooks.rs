@@ -77,7 +77,7 @@ fn every_step_is_told() {
         assert_eq!(body.int("/rollout"), 1);
         assert_eq!(body.text("/idempotencyKey"), calls[1].key);
         assert_eq!(status.text("/hooks/0/result"), "Done");
-        assert!(t.event("web", "HookMessage").await.text("/message").contains("StageStarting"));
+        assert!(t.event("web", "HookMessage").await.text("/message").contains("hook lb at"));
         let done = t.metric(&["grayrollout_hook_calls_total{", r#"result="Done""#]).await;
         assert!(done >= 10.0, "{done}");
 
