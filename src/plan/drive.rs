@@ -233,7 +233,8 @@ fn resting_form(
     let saturated = active.iter().any(|rs| rs.replicas == facts.replicas());
     let surge = total - facts.replicas();
     let linger = match (standing.phase, standing.reason) {
-        _ if saturated || surge < 0 => None,
+        // At no replicas the native controller allows no pods, whatever the surge.
+        _ if saturated || surge < 0 || facts.replicas() == 0 => None,
         (Phase::Progressing, Reason::Soaking) if standing.until.is_some_and(|t| t > SHORT_SOAK) => {
             Some(linger(facts, &draft.status))
         }

@@ -44,7 +44,7 @@ pub fn gate(facts: &Facts<'_>, draft: &mut Draft, sizes: &mut Sizes<'_>) {
         gate.stage();
         if gate.is_shut() {
             let tracks = &sizes.tracks;
-            sizes.batch.retain(|(index, size)| !back && is_excess(tracks.get(*index), *size));
+            sizes.batch.retain(|&(index, size)| !back && is_repair(tracks, index, size));
         }
         sizes.batch = gate.batch(sizes);
         let wanted = gate.wanted;
@@ -296,7 +296,21 @@ impl Gate<'_, '_> {
                 kept.push((index, size));
             }
         }
+        if self.leaves_one_to_shrink(sizes, &kept) {
+            kept.retain(|(_, size)| *size > 0);
+        }
         kept
+    }
+
+    /// Whether one revision alone would be left, with more pods than there are to be: the native
+    /// controller takes them away without asking.
+    fn leaves_one_to_shrink(&self, sizes: &Sizes<'_>, batch: &[Resize]) -> bool {
+        let after = |(at, track): (usize, &Track<'_>)| {
+            batch.iter().find(|(i, _)| *i == at).map_or_else(|| track.size(), |(_, size)| *size)
+        };
+        let mut active = sizes.tracks.iter().enumerate().map(after).filter(|size| *size > 0);
+        let only = active.next().filter(|_| active.next().is_none());
+        only.is_some_and(|size| size > self.facts.replicas())
     }
 
     /// The one that the native controller itself gives everything to, once this one is empty.
@@ -328,7 +342,7 @@ impl Gate<'_, '_> {
         if !is_called(self.facts.spec, event) {
             return Some(size);
         }
-        let lenient = self.back || is_excess(Some(track), size);
+        let lenient = self.back || is_repair(&sizes.tracks, index, size);
         let template = || self.facts.template_revision();
         let revision = track.replica_set.map_or_else(template, |rs| rs.revision.clone());
         let generation = track.replica_set.map_or(0, |rs: &ReplicaSet| rs.generation);
@@ -357,9 +371,15 @@ impl Gate<'_, '_> {
     }
 }
 
-/// Whether it takes away new pods that no approval covers: that waits for one call at most.
-fn is_excess(track: Option<&Track<'_>>, size: i32) -> bool {
-    track.is_some_and(|track| track.role == Role::Update && size < track.size())
+/// Whether it is for taking away new pods that no approval covers, which may take stable ones in
+/// their place first: that waits for one call at most.
+fn is_repair(tracks: &[Track<'_>], index: usize, size: i32) -> bool {
+    let excess = |track: &Track<'_>| track.role == Role::Update && track.size() > track.want;
+    tracks.get(index).is_some_and(|track| match track.role {
+        Role::Update => size < track.size(),
+        Role::Stable => size > track.size() && tracks.iter().any(excess),
+        Role::Other => false,
+    })
 }
 
 /// The first step that something waits for.

@@ -142,6 +142,19 @@ fn a_hook_that_blocks_can_make_it_go_back() {
     story.check(story.world().size(2) == 0, "no new pod ever");
 }
 
+/// Without surge the stable revision gets a pod before the ones that nobody approved can go.
+#[test]
+fn new_pods_that_nobody_approved_go_though_a_hook_refuses_the_stage() {
+    let setup =
+        setup(&[25, 100], &[HookEvent::StageStarting], FailurePolicy::Block).surge("0", "1");
+    let mut story = Story::new(&setup);
+    story.0.world.endpoint.answer = |_, _| refused();
+    story.act(Act::Template(2)).run(10).act(Act::Abort).act(Act::Replicas(0)).run(10);
+    story.act(Act::Resume).act(Act::Retry).act(Act::Replicas(4));
+    story.until_that("the stable revision has its share", |world| world.size(1) == 3);
+    story.sizes(&[3, 1]);
+}
+
 #[test]
 fn failures_that_are_ignored_hold_nothing() {
     let mut story = Story::new(&setup(&[50, 100], &ALL, FailurePolicy::Ignore));
