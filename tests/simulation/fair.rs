@@ -1,7 +1,7 @@
 //! Running the cluster: everyone gets their turn, the clock jumps to the next thing that happens.
 
 use grayrollout::{
-    api::{GrayRolloutSpec, Phase, ROLLOUT_ANNOTATION},
+    api::{GrayRolloutSpec, HookEvent, Phase, ROLLOUT_ANNOTATION},
     plan::Strategy,
 };
 
@@ -306,6 +306,9 @@ impl Sim {
         // Pods that are still going take the room that the stable revision needs.
         let waits = self.world.cluster.pods.iter().any(|pod| pod.gone_at.is_some());
         let waits = waits && spec.wait_for_termination;
+        // Added pods that a hook has not taken note of count as not available.
+        let mut steps = status.hook_ledger.iter().flat_map(|ledger| &ledger.steps);
+        let waits = waits || steps.any(|step| step.event == HookEvent::PodsAdded);
         // Where no pod more may go, the stable revision must come up first.
         let spare = new.replicas > new.status.available
             || available > deployment.replicas - budget.unavailable;

@@ -342,7 +342,9 @@ impl Gate<'_, '_> {
         if !is_called(self.facts.spec, event) {
             return Some(size);
         }
-        let lenient = self.back || is_repair(&sizes.tracks, index, size);
+        // At no replicas the native controller would take the pods away without asking at all.
+        let none = self.facts.replicas() == 0;
+        let lenient = self.back || none || is_repair(&sizes.tracks, index, size);
         let template = || self.facts.template_revision();
         let revision = track.replica_set.map_or_else(template, |rs| rs.revision.clone());
         let generation = track.replica_set.map_or(0, |rs: &ReplicaSet| rs.generation);
