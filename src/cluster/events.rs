@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     api::FIELD_MANAGER,
-    plan::{Event, Rollout, Target},
+    plan::{Event, EventOn, Rollout, Target},
     telemetry::Metrics,
 };
 
@@ -110,14 +110,14 @@ impl Events {
         (Self { sender, metrics }, publisher)
     }
 
-    /// Tells of something on the GrayRollout, and on its Deployment where pods changed.
+    /// Tells of something on the GrayRollout, on its Deployment, or on both.
     pub fn on_rollout(&self, rollout: &Rollout, target: Option<&Target>, event: &Event) {
         self.metrics.observe(&rollout.namespace, event);
-        self.send(
-            Regarding::new::<Rollouts>(&rollout.namespace, &rollout.name, &rollout.uid),
-            event,
-        );
-        if let Some(target) = target.filter(|_| event.on_target) {
+        if event.on != EventOn::Target {
+            let Rollout { namespace, name, uid, .. } = rollout;
+            self.send(Regarding::new::<Rollouts>(namespace, name, uid), event);
+        }
+        if let Some(target) = target.filter(|_| event.on != EventOn::Rollout) {
             self.send(regarding_target(target), event);
         }
     }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     cluster::{calls::CallError, slim::ObjectKey},
-    plan::{self, Event, EventKind},
+    plan::{self, Event, EventKind, EventOn},
 };
 
 impl Reconciler {
@@ -31,7 +31,7 @@ impl Reconciler {
                 let message = format!("the GrayRollout of the annotation was refused: {message}");
                 if memo.is_news(Some(&message)) {
                     let kind = EventKind::StagesIgnored;
-                    self.events.on_target(target, &Event { kind, message, on_target: true });
+                    self.events.on_target(target, &Event { kind, message, on: EventOn::Target });
                 }
             }
             return Err(error);

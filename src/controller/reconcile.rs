@@ -27,7 +27,9 @@ use crate::{
         slim::{ObjectKey, Rollouts},
     },
     outbound::Outbound,
-    plan::{self, Action, Admission, Event, EventKind, Plan, Snapshot, StatusWrite, Target},
+    plan::{
+        self, Action, Admission, Event, EventKind, EventOn, Plan, Snapshot, StatusWrite, Target,
+    },
     telemetry::{Health, Metrics},
 };
 
@@ -287,7 +289,7 @@ impl Reconciler {
                         let event = Event {
                             kind: EventKind::ReplicaFailure,
                             message: format!("{} was refused: {message}", what(action)),
-                            on_target: false,
+                            on: EventOn::Rollout,
                         };
                         self.events.on_rollout(&snapshot.rollout, Some(target), &event);
                     }

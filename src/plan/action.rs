@@ -146,8 +146,19 @@ pub struct Event {
     pub kind: EventKind,
     /// The same in words.
     pub message: String,
-    /// Whether it changed pods, so that it is told on the Deployment too.
-    pub on_target: bool,
+    /// Where it is told.
+    pub on: EventOn,
+}
+
+/// The objects that an event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventOn {
+    /// The `GrayRollout` alone.
+    Rollout,
+    /// It and the Deployment, since pods change.
+    Both,
+    /// The Deployment alone.
+    Target,
 }
 
 /// What happened. The name is the event's reason.

@@ -1,6 +1,6 @@
 //! A `GrayRollout` made from an annotation on the Deployment: the shortest way in.
 
-use super::{Event, EventKind, Rollout, Target};
+use super::{Event, EventKind, EventOn, Rollout, Target};
 use crate::api::{MAX_STAGES, STAGES_ANNOTATION};
 
 /// A Deployment that asks for stages, or whose `GrayRollout` was made when it did.
@@ -104,7 +104,7 @@ pub fn adopt(adoption: &Adoption) -> AdoptionPlan {
 }
 
 fn told(kind: EventKind, message: String) -> AdoptionPlan {
-    AdoptionPlan { action: None, event: Some(Event { kind, message, on_target: true }) }
+    AdoptionPlan { action: None, event: Some(Event { kind, message, on: EventOn::Target }) }
 }
 
 fn ignored(name: &str) -> AdoptionPlan {
@@ -121,7 +121,7 @@ fn created(stages: Vec<i32>) -> AdoptionPlan {
         "made a GrayRollout with the stages {} from the annotation {STAGES_ANNOTATION}",
         written(&stages)
     );
-    let event = Event { kind: EventKind::GrayRolloutCreated, message, on_target: true };
+    let event = Event { kind: EventKind::GrayRolloutCreated, message, on: EventOn::Target };
     AdoptionPlan { action: Some(AdoptionAction::Create { stages }), event: Some(event) }
 }
 
@@ -142,7 +142,7 @@ fn edited(rollout: &Rollout, owned: bool, stages: Vec<i32>) -> AdoptionPlan {
             "the stages are {} now, as the annotation {STAGES_ANNOTATION} says",
             written(&stages)
         ),
-        on_target: true,
+        on: EventOn::Target,
     });
     let action = AdoptionAction::Apply {
         uid: rollout.uid.clone(),
@@ -161,7 +161,7 @@ fn removed(rollout: &Rollout) -> AdoptionPlan {
             uid: rollout.uid.clone(),
             resource_version: rollout.resource_version.clone(),
         }),
-        event: Some(Event { kind: EventKind::GrayRolloutDeleted, message, on_target: true }),
+        event: Some(Event { kind: EventKind::GrayRolloutDeleted, message, on: EventOn::Target }),
     }
 }
 

@@ -3,7 +3,7 @@
 //! A decision is a change of the status here. It is written before anything rests on it, so a
 //! crash at any point leaves either the old or the new decision, and the same sizes follow.
 
-use super::{Event, EventKind, ReplicaSet, checks, facts::Facts, hooks, share, stages};
+use super::{Event, EventKind, EventOn, ReplicaSet, checks, facts::Facts, hooks, share, stages};
 use crate::api::{GrayRolloutStatus, HistoryEntry, HistoryResult, MAX_HISTORY, Phase, Split};
 
 /// Where a rollout goes.
@@ -35,7 +35,7 @@ pub struct Draft {
 impl Draft {
     /// Adds an event about the `GrayRollout`.
     pub fn tell(&mut self, kind: EventKind, message: String) {
-        self.events.push(Event { kind, message, on_target: false });
+        self.events.push(Event { kind, message, on: EventOn::Rollout });
     }
 
     fn keep(mut self, course: Course) -> Self {

@@ -1,7 +1,7 @@
 //! What someone else changed: told when it is put back.
 
 use super::{
-    Event, EventKind,
+    Event, EventKind, EventOn,
     course::{Course, Draft},
     drive::Sizes,
     facts::Facts,
@@ -17,7 +17,11 @@ pub fn reformed(facts: &Facts<'_>, patched: bool, form: Form) -> Vec<Event> {
     let before = &facts.rollout.status;
     let by_admission = form == Form::Rest && before.hold == Some(Hold::Admission);
     let mut tell = |field: &'static str, message: String| {
-        events.push(Event { kind: EventKind::DriftCorrected { field }, message, on_target: true });
+        events.push(Event {
+            kind: EventKind::DriftCorrected { field },
+            message,
+            on: EventOn::Both,
+        });
     };
     let untouched = facts.target.original.is_none() && facts.target.rollout_annotation.is_none();
     if by_admission && untouched && facts.target.paused && facts.rests_unpaused() {
@@ -73,6 +77,6 @@ pub fn resized(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>) -> Option<Ev
     (undisturbed && (resting || above) && !scaled.is_empty()).then(|| Event {
         kind: EventKind::DriftCorrected { field: "replicas" },
         message: format!("someone scaled a ReplicaSet; put back: {}", scaled.join(", ")),
-        on_target: true,
+        on: EventOn::Both,
     })
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Action, Event, EventKind, ReplicaSet,
+    Action, Event, EventKind, EventOn, ReplicaSet,
     course::{Course, Draft},
     drift,
     facts::Facts,
@@ -360,6 +360,6 @@ fn created(facts: &Facts<'_>, size: i32, want: i32) -> Event {
             "created the ReplicaSet of revision {} with {size} of {want} pods",
             facts.template_revision(),
         ),
-        on_target: true,
+        on: EventOn::Both,
     }
 }

@@ -30,7 +30,8 @@ mod words;
 use jiff::Timestamp;
 
 pub use action::{
-    Action, AnnotationChange, DeploymentPatch, Event, EventKind, Plan, ReleasePlan, StatusWrite,
+    Action, AnnotationChange, DeploymentPatch, Event, EventKind, EventOn, Plan, ReleasePlan,
+    StatusWrite,
 };
 pub use adopt::{Adoption, AdoptionAction, AdoptionPlan, adopt, written};
 pub use calls::{Answer, Call, CallRequest, Outcome, Purpose};
@@ -151,7 +152,7 @@ fn blocked_plan(snapshot: &Snapshot, blocked: Blocked) -> Plan {
     if blocked.reason == Reason::TargetNotFound {
         if before.phase != Some(Phase::Pending) {
             let message = blocked.message.clone();
-            recorded.push(Event { kind: EventKind::TargetNotFound, message, on_target: false });
+            recorded.push(Event { kind: EventKind::TargetNotFound, message, on: EventOn::Rollout });
         }
         before = without_target(&before);
     }
@@ -213,8 +214,9 @@ fn roll(facts: &Facts<'_>) -> Plan {
     {
         (status.last_step, write) = (Some(step), StatusWrite::Now);
     }
+    let told = transitions(facts, &draft, &standing, &status);
     let mut recorded = std::mem::take(&mut draft.events);
-    recorded.extend(transitions(facts, &draft, &standing, &status));
+    recorded.extend(told);
     let (mut calls, next_check) = checks::calls(facts, &status);
     let (hook, next_hook) = hooks::calls(facts, &status);
     calls.extend(hook);
@@ -269,7 +271,7 @@ fn deadline_event(facts: &Facts<'_>, draft: &Draft) -> Event {
             draft.status.rollout.unwrap_or(0),
             facts.new_replica_set().map_or(0, |rs| rs.available),
         ),
-        on_target: false,
+        on: EventOn::Rollout,
     }
 }
 
@@ -284,28 +286,30 @@ fn transitions(
     let message = status.message.clone().unwrap_or_default();
     let had = |reason| before.conditions.iter().any(|condition| condition.reason == reason);
     let mut events = Vec::new();
-    let mut tell = |kind, message, on_target| {
-        events.push(Event { kind, message, on_target });
-    };
+    let mut tell = |kind, message, on| events.push(Event { kind, message, on });
     if standing.phase == Phase::AwaitingApproval && before.phase != Some(Phase::AwaitingApproval) {
         let after_seconds =
             status.stage_started_at.map_or(0.0, |at| course::seconds_since(facts, at));
-        tell(EventKind::AwaitingApproval { after_seconds }, message.clone(), false);
+        tell(EventKind::AwaitingApproval { after_seconds }, message.clone(), EventOn::Rollout);
     }
     match standing.reason {
         Reason::ProgressDeadlineExceeded if !had(Reason::ProgressDeadlineExceeded) => {
-            tell(EventKind::ProgressDeadlineExceeded, message, false);
+            tell(EventKind::ProgressDeadlineExceeded, message, EventOn::Rollout);
         }
         Reason::ReplicaFailure if !had(Reason::ReplicaFailure) => {
-            tell(EventKind::ReplicaFailure, message, false);
+            tell(EventKind::ReplicaFailure, message, EventOn::Rollout);
         }
         _ => {}
     }
     if let Some(message) = rescaled(before, status, draft) {
-        tell(EventKind::ReplicaSetScaled, message, true);
+        // On the GrayRollout the approval says it.
+        let approved = |event: &Event| matches!(event.kind, EventKind::StageApproved { .. });
+        let approved = draft.events.iter().any(approved);
+        let on = if approved { EventOn::Target } else { EventOn::Both };
+        tell(EventKind::ReplicaSetScaled, message, on);
     }
     if let Some(message) = ignored(facts, status) {
-        tell(EventKind::ApprovalIgnored, message, false);
+        tell(EventKind::ApprovalIgnored, message, EventOn::Rollout);
     }
     events
 }

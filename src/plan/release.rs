@@ -1,8 +1,8 @@
 //! Giving a Deployment back whose `GrayRollout` is gone: everything needed sits on the Deployment.
 
 use super::{
-    Action, AnnotationChange, DeploymentPatch, Event, EventKind, Original, Orphan, ReleasePlan,
-    Rollout, Target,
+    Action, AnnotationChange, DeploymentPatch, Event, EventKind, EventOn, Original, Orphan,
+    ReleasePlan, Rollout, Target,
     course::{Course, Draft},
     drive,
     facts::{self, Facts},
@@ -84,7 +84,7 @@ fn roll_back(orphan: &Orphan, original: &Original) -> ReleasePlan {
                 after_seconds: 0.0,
             },
             message: "the GrayRollout was deleted, and the ReplicaSet to go back to is gone; the Deployment stays paused as it is".into(),
-            on_target: true,
+            on: EventOn::Target,
         });
         return plan;
     };

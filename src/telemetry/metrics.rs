@@ -338,6 +338,7 @@ fn keep<B: MetricVecBuilder>(metric: &MetricVec<B>, live: &BTreeSet<&str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::EventOn;
 
     #[test]
     fn a_namespaces_series_end_with_its_last_grayrollout() {
@@ -346,7 +347,7 @@ mod tests {
             let drift = Event {
                 kind: EventKind::DriftCorrected { field: "paused" },
                 message: String::new(),
-                on_target: true,
+                on: EventOn::Both,
             };
             metrics.observe(namespace, &drift);
             let approved = EventKind::StageApproved { waited_seconds: 1.0 };

@@ -2,7 +2,7 @@
 
 use grayrollout::{
     api::{GrayRolloutStatus, ORIGINAL_ANNOTATION, ROLLOUT_ANNOTATION},
-    plan::{Action, AnnotationChange, DeploymentPatch, Event},
+    plan::{Action, AnnotationChange, DeploymentPatch, Event, EventOn},
 };
 
 use crate::{
@@ -36,7 +36,7 @@ impl<'a> Pass<'a> {
 
     pub fn events(&mut self, events: &[Event]) {
         for event in events {
-            self.world.writes.events += 1 + u32::from(event.on_target);
+            self.world.writes.events += 1 + u32::from(event.on == EventOn::Both);
             let line = format!("event {}: {}", event.kind.reason(), event.message);
             self.world.say(&line);
         }
