@@ -1,6 +1,6 @@
 //! Which sizes may be written now, and which wait until a hook has been called.
 
-use super::{call_of, called_at, close, is_called, is_end, is_over, is_permission, told};
+use super::{call_of, called_at, close, is_called, is_end, is_over, is_permission, new_step, told};
 use crate::{
     api::{FailurePolicy, HookEvent, HookLedger, HookStep, ToldPods},
     plan::{
@@ -191,17 +191,8 @@ pub fn tell(ledger: &mut HookLedger, revision: &str, pods: Option<i32>) {
 }
 
 fn step(facts: &Facts<'_>, draft: &Draft, event: HookEvent) -> HookStep {
-    HookStep {
-        event,
-        rollout: draft.status.rollout.unwrap_or(0),
-        stage: draft.status.stage.unwrap_or(0),
-        since: facts.now,
-        revision: None,
-        generation: None,
-        from: None,
-        to: None,
-        calls: Vec::new(),
-    }
+    let status = &draft.status;
+    new_step(facts, event, status.stage.unwrap_or(0), status.rollout.unwrap_or(0))
 }
 
 fn add(ledger: &mut HookLedger, step: HookStep) {

@@ -209,9 +209,20 @@ pub fn end(facts: &Facts<'_>, draft: &mut Draft, event: HookEvent, stage: i32, n
         return;
     }
     let ledger = draft.status.hook_ledger.get_or_insert_default();
-    ledger.steps.push(HookStep {
+    ledger.steps.push(new_step(facts, event, stage, number));
+    let ends: usize = ledger.steps.iter().filter(|step| is_end(step)).count();
+    for _ in MOST_ENDS..ends {
+        if let Some(oldest) = ledger.steps.iter().position(is_end) {
+            ledger.steps.remove(oldest);
+        }
+    }
+}
+
+/// A step that is at hand from now on and that no hook has been called for.
+fn new_step(facts: &Facts<'_>, event: HookEvent, stage: i32, rollout: i64) -> HookStep {
+    HookStep {
         event,
-        rollout: number,
+        rollout,
         stage,
         since: facts.now,
         revision: None,
@@ -219,12 +230,6 @@ pub fn end(facts: &Facts<'_>, draft: &mut Draft, event: HookEvent, stage: i32, n
         from: None,
         to: None,
         calls: Vec::new(),
-    });
-    let ends: usize = ledger.steps.iter().filter(|step| is_end(step)).count();
-    for _ in MOST_ENDS..ends {
-        if let Some(oldest) = ledger.steps.iter().position(is_end) {
-            ledger.steps.remove(oldest);
-        }
     }
 }
 
