@@ -36,7 +36,7 @@ use crate::{
 /// How often one object is planned again at once before the others get their turn.
 const PASSES: u32 = 8;
 /// A status that only tells of counts is written this long after the first of them changed.
-const SOON: Duration = Duration::from_millis(400);
+const SOON: Duration = Duration::from_millis(500);
 
 /// A ReplicaSet write so long after an approval is not counted as its consequence: the approval
 /// may have changed no size at all.

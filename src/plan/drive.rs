@@ -238,7 +238,9 @@ fn resting_form(
         (Phase::Progressing, Reason::Soaking) if standing.until.is_some_and(|t| t > SHORT_SOAK) => {
             Some(linger(facts, &draft.status))
         }
-        (Phase::AwaitingApproval, _) => Some(linger(facts, &draft.status)),
+        (Phase::AwaitingApproval, _) | (Phase::Progressing, Reason::AwaitingChecks) => {
+            Some(linger(facts, &draft.status))
+        }
         (Phase::Paused | Phase::Stalled, _) => Some(Duration::ZERO),
         // What waits for a hook that fails may wait long; replicas are followed meanwhile.
         _ if sizes.held.as_ref().is_some_and(|held| held.failing) => Some(Duration::ZERO),
@@ -360,6 +362,7 @@ fn created(facts: &Facts<'_>, size: i32, want: i32) -> Event {
             "created the ReplicaSet of revision {} with {size} of {want} pods",
             facts.template_revision(),
         ),
-        on: EventOn::Both,
+        // The GrayRollout was told that the rollout started.
+        on: EventOn::Target,
     }
 }

@@ -207,13 +207,7 @@ pub fn when(
     let news = |status: &GrayRolloutStatus| {
         let reasons: Vec<_> = status.conditions.iter().map(|c| (c.status, c.reason)).collect();
         let wants = |track: &Option<Track>| track.as_ref().map(|track| track.desired);
-        (
-            status.phase,
-            status.stage_reached_at,
-            reasons,
-            wants(&status.update),
-            wants(&status.stable),
-        )
+        (status.phase, reasons, wants(&status.update), wants(&status.stable))
     };
     if news(before) == news(after) { StatusWrite::Soon } else { StatusWrite::Now }
 }

@@ -10,6 +10,9 @@ pub fn apply(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
         after.rollout.status = plan.status.clone();
         after.rollout.resource_version.push('+');
     }
+    // As the operator does: what is not called for any more is forgotten.
+    after.answers.retain(|answer| plan.calls.iter().any(|call| call.id == answer.id));
+    after.begun.retain(|id| plan.calls.iter().any(|call| call.id == *id));
     for action in &plan.actions {
         act(&mut after, action);
     }

@@ -48,7 +48,15 @@ pub fn gate(facts: &Facts<'_>, draft: &mut Draft, sizes: &mut Sizes<'_>) {
         }
         sizes.batch = gate.batch(sizes);
         let wanted = gate.wanted;
-        ledger.steps.retain(|step| !is_permission(step) || wanted.iter().any(|w| *w == of(step)));
+        let granted = |ledger: &HookLedger, step: &HookStep| {
+            is_due(step, &sizes.tracks) && is_over(facts.spec, ledger, step, back)
+        };
+        for step in std::mem::take(&mut ledger.steps) {
+            let asked = wanted.iter().any(|wanted| *wanted == of(&step));
+            if !is_permission(&step) || asked || granted(&ledger, &step) {
+                ledger.steps.push(step);
+            }
+        }
         reached(facts, draft, &mut ledger);
     } else {
         ledger.steps.retain(|step| !is_permission(step));
@@ -261,8 +269,9 @@ impl Gate<'_, '_> {
         for &(index, size) in &shrinking {
             let rest = self.native_rest(sizes, &shrinking, index, size);
             natively = natively.or(rest);
-            let free = rest.is_none_or(|(other, all)| self.permit(sizes, other, all) == Some(all));
-            if let Some(size) = self.permit(sizes, index, size).filter(|_| free) {
+            let free =
+                rest.is_none_or(|(other, all)| self.permit(sizes, other, all, true).is_some());
+            if let Some(size) = self.permit(sizes, index, size, false).filter(|_| free) {
                 kept.push((index, size));
             }
         }
@@ -272,17 +281,19 @@ impl Gate<'_, '_> {
             if natively.is_some_and(|(other, all)| other == index && all != size) {
                 continue;
             }
+            let after = |at: usize| {
+                kept.iter().find(|(i, _)| *i == at).map_or_else(|| size_of(at), |(_, size)| *size)
+            };
             let mut most = size;
             if waits {
-                let after = |at: usize| kept.iter().find(|(i, _)| *i == at).map(|(_, size)| *size);
-                let total = (0..sizes.tracks.len())
-                    .map(|at| after(at).unwrap_or_else(|| size_of(at)))
-                    .fold(0_i32, i32::saturating_add);
+                let total = (0..sizes.tracks.len()).map(after).fold(0_i32, i32::saturating_add);
                 let limit = self.facts.replicas().saturating_add(self.facts.bounds.surge);
                 most = size.min(size_of(index).saturating_add((limit - total).max(0)));
             }
+            // The native controller would give all to the only one itself.
+            let alone = (0..sizes.tracks.len()).all(|at| at == index || after(at) == 0);
             if most > size_of(index)
-                && let Some(size) = self.permit(sizes, index, most)
+                && let Some(size) = self.permit(sizes, index, most, alone)
             {
                 kept.push((index, size));
             }
@@ -325,8 +336,9 @@ impl Gate<'_, '_> {
         (only.want == replicas && only.size() < replicas).then_some((at, replicas))
     }
 
-    /// The size that may be written now: what hooks were called for, if that goes no further.
-    fn permit(&mut self, sizes: &Sizes<'_>, index: usize, size: i32) -> Option<i32> {
+    /// The size that may be written now: what hooks were called for, if that goes no further, or
+    /// nothing but this very size.
+    fn permit(&mut self, sizes: &Sizes<'_>, index: usize, size: i32, exactly: bool) -> Option<i32> {
         let track = sizes.tracks.get(index)?;
         let from = track.size();
         let event = if size > from { HookEvent::PodsAdding } else { HookEvent::PodsRemoving };
@@ -346,6 +358,7 @@ impl Gate<'_, '_> {
             let to = step.to.unwrap_or(from);
             let within =
                 if size > from { from < to && to <= size } else { size <= to && to < from };
+            let within = within && (to == size || !exactly);
             if step.from == Some(from) && within && step.generation == Some(generation) {
                 return is_over(self.facts.spec, self.ledger, step, lenient).then_some(to);
             }
@@ -362,6 +375,21 @@ impl Gate<'_, '_> {
         add(self.ledger, step);
         over.then_some(size)
     }
+}
+
+/// Whether a change of pods is still to come though it is not its turn now, as while the status of
+/// the ReplicaSet is old.
+fn is_due(step: &HookStep, tracks: &[Track<'_>]) -> bool {
+    let to = step.to.unwrap_or(0);
+    tracks.iter().any(|track| {
+        let changes = track.replica_set.is_some_and(|rs| {
+            Some(&rs.revision) == step.revision.as_ref() && Some(rs.generation) == step.generation
+        });
+        let (from, want) = (track.size(), track.want);
+        changes
+            && step.from == Some(from)
+            && if to < from { want <= to } else { from < to && to <= want }
+    })
 }
 
 /// Whether it is for taking away new pods that no approval covers, which may take stable ones in

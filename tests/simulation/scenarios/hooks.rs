@@ -168,6 +168,32 @@ fn failures_that_are_ignored_hold_nothing() {
     story.check(distinct == calls, "each step is called once");
 }
 
+/// While the status of the other ReplicaSet is old nothing may go; the permission outlives that.
+#[test]
+fn a_granted_removal_is_asked_for_once() {
+    for policy in [FailurePolicy::Block, FailurePolicy::Ignore] {
+        let setup = setup(&[50, 100], &[HookEvent::PodsRemoving], policy).replicas(10);
+        let mut story = Story::new(&setup.with(|spec| {
+            spec.max_unavailable = Some(grayrollout::api::IntOrPercent::Count(1));
+        }));
+        story.act(Act::Template(2)).held_at(1).act(Act::Template(1)).completed(1);
+        let arrived = &story.world().endpoint.arrived;
+        let keys: BTreeSet<_> = arrived.iter().map(|arrived| &arrived.key).collect();
+        let (calls, keys) = (arrived.len(), keys.len());
+        story.check(calls == keys, &format!("{calls} calls for {keys} steps"));
+    }
+}
+
+/// The native controller gives a lone ReplicaSet everything, so the hook is called for all of it.
+#[test]
+fn a_lone_revision_gets_no_less_than_the_native_controller_would_give_it() {
+    let mut story = Story::new(&setup(&[25, 100], &[HookEvent::PodsAdding], FailurePolicy::Block));
+    story.0.world.endpoint.latency_ms = 200;
+    story.act(Act::Template(2)).run(10).act(Act::DeleteSet(0)).run(2000);
+    counts_are_true(&mut story);
+    story.sizes(&[0, 4]);
+}
+
 /// Hooks that hang for their whole timeout delay the way back by one timeout each, not by one for
 /// each batch of pods.
 #[test]
