@@ -52,11 +52,9 @@ impl Operator {
         let err = out.try_clone().expect("a second handle");
         let process = Process::spawn(
             Command::new(&cluster.operator)
-                .args(["--namespace", namespace])
+                .args(["--namespace", namespace].iter().filter(|_| !namespace.is_empty()))
                 .args(["--listen", &listen.to_string()])
                 .args(args)
-                // Unless the arguments say otherwise.
-                .env("GRAYROLLOUT_LEADER_ELECT", "false")
                 .env("KUBECONFIG", kubeconfig)
                 // Unless a test says otherwise.
                 .env("GRAYROLLOUT_LEADER_ELECT", "false")

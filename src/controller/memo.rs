@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::queue::Again;
 use crate::{
     api::{ConditionStatus, ConditionType, GrayRolloutStatus, Reason},
-    cluster::{backoff::Backoff, calls::CallError},
+    cluster::{backoff::Backoff, calls::CallError, slim::ObjectKey},
 };
 
 /// How many conflicts in a row are planned again at once.
@@ -35,6 +35,8 @@ pub struct Memo {
     pub approved: Option<Instant>,
     /// What a Deployment's owner was told last and still holds.
     told: Option<String>,
+    /// The ReplicaSet that was looked for without a watch.
+    unseen: Option<ObjectKey>,
     /// The present second, and how many decisions with writes were in it.
     writes: Option<(Instant, u32)>,
 }
@@ -55,6 +57,7 @@ impl Memo {
             && self.soon_since.is_none()
             && self.approved.is_none()
             && self.told.is_none()
+            && self.unseen.is_none()
             && !self.writes.is_some_and(lately)
     }
 
@@ -92,6 +95,13 @@ impl Memo {
         let news = message.is_some() && self.told.as_deref() != message;
         self.told = message.map(ToOwned::to_owned);
         news
+    }
+
+    /// The ReplicaSet that no watch knows, where it is to be looked for: once.
+    pub fn news_of_unseen(&mut self, unseen: Option<ObjectKey>) -> Option<&ObjectKey> {
+        let news = unseen != self.unseen;
+        self.unseen = unseen;
+        self.unseen.as_ref().filter(|_| news)
     }
 
     /// How long a status that may wait still waits, zero if it is to be written.
@@ -199,6 +209,16 @@ mod tests {
         assert!(memo.is_news(Some("worse")));
         assert!(!memo.is_news(None) && memo.is_blank());
         assert!(memo.is_news(Some("worse")));
+    }
+
+    #[test]
+    fn what_no_watch_knows_is_looked_for_once() {
+        let (mut memo, key) = (Memo::default(), ObjectKey::new("shop", "web-1"));
+        assert_eq!(memo.news_of_unseen(Some(key.clone())), Some(&key));
+        assert_eq!(memo.news_of_unseen(Some(key.clone())), None);
+        assert!(!memo.is_blank(), "it is remembered");
+        assert_eq!(memo.news_of_unseen(None), None);
+        assert_eq!(memo.news_of_unseen(Some(key.clone())), Some(&key));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::{
         calls::CallError,
         events::Events,
         index::{Index, WorkKey},
-        slim::{ObjectKey, Rollouts},
+        slim::{ObjectKey, ReplicaSets, Rollouts},
     },
     outbound::Outbound,
     plan::{
@@ -185,6 +185,15 @@ impl Reconciler {
             snapshot = again;
         }
         memo.meet(&snapshot.rollout.uid);
+        // Else another revision would be taken for the one to go back to.
+        let unseen = self.index.unseen_stable(key.object());
+        if let Some(name) = memo.news_of_unseen(unseen) {
+            self.applier.look::<ReplicaSets>(name).await?;
+            let Some(again) = self.index.snapshot(key.object(), Timestamp::now()) else {
+                return Ok(Pass::Gone);
+            };
+            snapshot = again;
+        }
         (snapshot.begun, snapshot.answers) =
             self.outbound.state(key.object(), &snapshot.rollout.uid);
         let plan = plan::plan(&snapshot);

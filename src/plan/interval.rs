@@ -53,8 +53,8 @@ pub fn note(facts: &Facts<'_>, draft: &mut Draft) {
     // Where replicas have just changed, the new pods may still be as many as they were.
     let replicas = facts.replicas();
     let sized_for = facts.new_replica_set().and_then(|rs| rs.desired_annotation);
-    let settled = facts.rollout.status.replicas == Some(replicas)
-        && sized_for.is_none_or(|sized_for| sized_for == replicas);
+    let known_before = facts.rollout.status.replicas == Some(replicas);
+    let settled = sized_for.map_or(known_before, |sized_for| sized_for == replicas);
     let ahead = draft.status.last_step.is_some_and(|step| step.time > facts.now);
     if moved > known && settled {
         draft.status.last_step = Some(step(facts, moved));

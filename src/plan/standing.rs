@@ -110,7 +110,9 @@ pub fn stand(facts: &Facts<'_>, draft: &Draft) -> Standing {
         Course::Resting if facts.active_besides(facts.new_replica_set()).next().is_some() => {
             Standing::new(Phase::RollingBack, Reason::RollingBack)
         }
-        Course::FirstDeploy if expects_movement(facts, draft) => {
+        Course::FirstDeploy
+            if expects_movement(facts, draft) || facts.new_replica_set().is_none() =>
+        {
             moving(facts, draft, Reason::FirstDeploy)
         }
         Course::Resting | Course::FirstDeploy if is_at_rest(facts, draft) => {

@@ -230,6 +230,11 @@ impl<'a> Pass<'a> {
             annotate(annotations, ROLLOUT_ANNOTATION, &patch.rollout, Clone::clone);
         });
         self.world.form = Some(self.world.deployment().strategy.clone());
+        let fresh = self.world.gray.as_ref().is_none_or(|gray| gray.status.rollout.is_none());
+        if fresh && matches!(patch.original, AnnotationChange::Remove) {
+            // Nothing speaks of earlier rollouts any more: a GrayRollout that comes starts anew.
+            self.world.highest = 0;
+        }
         let line = format!("operator: patches to {}", self.world.summary());
         self.world.say(&line);
         true

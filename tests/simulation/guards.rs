@@ -39,6 +39,8 @@ pub enum Guard {
     OwnWrites,
     /// A ReplicaSet is created only for the very form of the Deployment that was planned on.
     Creation,
+    /// The ReplicaSet to go back to is looked for where no watch knows it.
+    Look,
 }
 
 /// The plan of an operator that lacks the guard.

@@ -6,7 +6,8 @@ use grayrollout::plan::{Admission, Answer, Call, Orphan, Snapshot, StatusWrite, 
 
 use crate::{
     apply::Pass,
-    checks, describe, guards,
+    checks, describe,
+    guards::{self, Guard},
     native::{Deployment, ReplicaSet},
     rest_checks, status_checks,
     world::{Checked, Gray, World, replica_set, rollout, target, time},
@@ -151,6 +152,14 @@ impl Operator {
     /// One pass on what the cache holds.
     pub fn pass(&mut self, world: &mut World, mishap: Mishap) -> Checked<Outcome> {
         let now = world.cluster.now;
+        // The real one, too, looks for the stable ReplicaSet that a status speaks of.
+        let stable = self.gray.as_ref().and_then(|gray| gray.status.stable.clone());
+        if let Some(name) = stable.and_then(|stable| stable.replica_set)
+            && !self.sets.iter().any(|set| set.name == name)
+            && world.without != Some(Guard::Look)
+        {
+            self.observe_set(world, &name);
+        }
         let outcome = if let Some(snapshot) = self.snapshot(now) {
             self.planned(world, &snapshot, mishap)?
         } else if let Some(orphan) = self.orphan(now) {

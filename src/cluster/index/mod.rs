@@ -230,6 +230,16 @@ impl Index {
         state.replica_sets.get(key).map(|rs| rs.uid.clone())
     }
 
+    /// The stable revision's ReplicaSet that a GrayRollout speaks of and no watch knows: it is gone,
+    /// or its watch lags behind whoever wrote the status.
+    #[must_use]
+    pub fn unseen_stable(&self, key: &ObjectKey) -> Option<ObjectKey> {
+        let state = self.lock();
+        let stable = state.rollouts.get(key)?.status.stable.as_ref()?;
+        let key = ObjectKey::new(&key.namespace, stable.replica_set.as_ref()?);
+        state.replica_sets.get(&key).is_none().then_some(key)
+    }
+
     /// Every GrayRollout's key.
     #[must_use]
     pub fn rollouts(&self) -> Vec<ObjectKey> {

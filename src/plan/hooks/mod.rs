@@ -12,12 +12,12 @@ use std::borrow::Cow;
 use super::{
     EventKind, ReplicaSet,
     calls::{Answer, Outcome, cut},
-    course::{Course, Draft, recorded_course},
+    course::{Course, Draft, decide, recorded_course},
     facts::Facts,
 };
 use crate::api::{
     FailurePolicy, GrayRolloutSpec, GrayRolloutStatus, Hook, HookCall, HookEvent, HookLedger,
-    HookResult, HookStatus, HookStep, Phase,
+    HookResult, HookStatus, HookStep,
 };
 
 pub use calls::calls;
@@ -71,17 +71,17 @@ fn is_same(one: &HookStep, other: &HookStep) -> bool {
 /// they are not available before it has.
 pub fn counted<'a>(facts: &Facts<'a>) -> Cow<'a, [ReplicaSet]> {
     let (sets, status) = (facts.seen, &facts.rollout.status);
-    let forward = status.stage.is_some() && status.phase != Some(Phase::RollingBack);
     let blocks = called_at(facts.spec, HookEvent::PodsAdded)
         .any(|hook| hook.failure_policy == FailurePolicy::Block);
-    if !forward || !blocks {
+    if status.stage.is_none() || !blocks {
         return Cow::Borrowed(sets);
     }
-    // What was answered just now counts already.
-    let status = status.clone();
-    let mut draft = Draft { status, course: Course::Forward, events: Vec::new() };
-    take(facts, &mut draft);
-    let ledger = draft.status.hook_ledger.filter(|l| Some(l.rollout) == draft.status.rollout);
+    // What was answered, and decided, just now counts already.
+    let draft = decide(facts);
+    if draft.course != Course::Forward {
+        return Cow::Borrowed(sets);
+    }
+    let ledger = draft.status.hook_ledger.filter(|l| Some(l.rollout) == status.rollout);
     let Some(ledger) = ledger else { return Cow::Borrowed(sets) };
     let count = |rs: &ReplicaSet| {
         let told = told(&ledger, &rs.revision);

@@ -175,6 +175,14 @@ fn a_stable_template_that_is_set_again_after_its_revision_was_lost_comes_up() {
     story.completed(1);
 }
 
+#[test]
+fn at_no_replicas_a_first_deployment_is_completed_once_its_replica_set_is_there() {
+    let mut story = Story::new(&ten(OnDelete::Hold).replicas(0));
+    story.act(Act::DeleteSet(0)).act(Act::Template(2)).completed(2);
+    let made = story.world().cluster.replica_sets.iter().any(|set| set.template == 2);
+    story.check(made, "a ReplicaSet");
+}
+
 /// revisionHistoryLimit 0: an abort during the last soak still finds its way back.
 #[test]
 fn without_history_the_last_soak_keeps_a_way_back() {

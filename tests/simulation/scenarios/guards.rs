@@ -95,6 +95,21 @@ fn a_status_is_written_only_on_the_version_it_was_planned_on() {
 }
 
 #[test]
+fn the_revision_to_go_back_to_is_looked_for_where_a_watch_lags() {
+    needed(Guard::Look, &ten(&[20, 100]), "which was fully out last", |sim| {
+        sim.act(&Act::Template(2));
+        held(sim, 1)?;
+        sim.act(&Act::ApproveNext);
+        sim.until(60_000, "it is over", |world| world.status().phase == Some(Phase::Completed))?;
+        sim.act(&Act::Template(3));
+        // The other one's watch of ReplicaSets has stood still since before the rollout.
+        sim.observe(1, Kind::Gray);
+        sim.observe(1, Kind::Deployment);
+        pass(sim, 1)
+    });
+}
+
+#[test]
 fn a_deployment_is_patched_only_in_the_version_it_was_planned_on() {
     needed(Guard::DeploymentVersion, &ten(&[20, 100]), "S16", |sim| {
         sim.act(&Act::Template(2));

@@ -184,6 +184,16 @@ fn a_granted_removal_is_asked_for_once() {
     }
 }
 
+/// On the way back nothing waits for hooks to take note of pods, from the first decision on.
+#[test]
+fn the_way_back_counts_pods_that_no_hook_has_noted() {
+    let setup = setup(&[25, 100], &[HookEvent::PodsAdded], FailurePolicy::Block).surge("0", "1");
+    let mut story = Story::new(&setup.replicas(1));
+    story.0.world.endpoint.answer = |_, _| refused();
+    story.act(Act::Resume).act(Act::Template(2)).run(3000);
+    story.act(Act::Template(1)).until(Phase::Completed).run(3000).sizes(&[1, 0]);
+}
+
 /// The native controller gives a lone ReplicaSet everything, so the hook is called for all of it.
 #[test]
 fn a_lone_revision_gets_no_less_than_the_native_controller_would_give_it() {

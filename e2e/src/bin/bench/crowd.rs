@@ -15,7 +15,7 @@ use crate::{
     audit::Mark,
     figures::{Figure, Target, percentile},
     machine::native,
-    population::{Population, name_of, until},
+    population::{Population, name_of, number_of, until},
     report::Report,
 };
 
@@ -54,8 +54,7 @@ async fn at_once(test: &Test, crowd: usize) -> Vec<Figure> {
     people.manage(0..crowd, &STAGES).await;
     people.completed(&operator, crowd).await;
     until("the status of each is told", async || {
-        people.get(GRAY, "grayrollouts", &name_of(crowd - 1)).await.text("/status/phase")
-            == "Completed"
+        people.get(GRAY, "grayrollouts", crowd - 1).await.text("/status/phase") == "Completed"
     })
     .await;
     let (before, mark) = (operator.usage(), Mark::now(test));
@@ -134,7 +133,8 @@ async fn roll(
             } else if object.text("/status/phase") == "AwaitingApproval" {
                 let (rollout, stage) = (object.int("/status/rollout"), object.int("/status/stage"));
                 if approved.insert(name.clone(), stage) != Some(stage) {
-                    approvals.push(async move { people.approve(&name, rollout, stage + 1).await });
+                    let number = number_of(&name);
+                    approvals.push(people.approve(number, rollout, stage + 1));
                 }
             }
         }

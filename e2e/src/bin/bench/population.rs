@@ -1,4 +1,4 @@
-//! Many Deployments in a namespace of their own, which no record is kept of.
+//! Many Deployments in namespaces of their own, which no record is kept of.
 
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,8 @@ pub struct Population<'t> {
     pub api: Api,
     /// Where they are.
     pub namespace: String,
+    /// How many are in one namespace, each a part of the first one's name; 0 is all in the first.
+    pub per_namespace: usize,
     /// Pods of each.
     pub replicas: i64,
 }
@@ -28,12 +30,20 @@ impl<'t> Population<'t> {
     /// An empty one.
     pub async fn new(test: &'t Test, prefix: &str, replicas: i64) -> Self {
         let namespace = test.api.create_namespace(prefix).await;
-        Self { test, api: test.api.clone(), namespace, replicas }
+        Self { test, api: test.api.clone(), namespace, per_namespace: 0, replicas }
     }
 
-    /// More in the same namespace, with another number of pods each.
-    pub fn of_size(&self, replicas: i64) -> Self {
-        Self { test: self.test, api: self.api.clone(), namespace: self.namespace.clone(), replicas }
+    /// More of them, with another number of pods each, so many in a namespace.
+    pub fn spread(&self, per_namespace: usize, replicas: i64) -> Self {
+        let (test, api) = (self.test, self.api.clone());
+        Self { test, api, namespace: self.namespace.clone(), per_namespace, replicas }
+    }
+
+    fn namespace_of(&self, number: usize) -> String {
+        match number.checked_div(self.per_namespace) {
+            Some(part) => format!("{}-{part}", self.namespace),
+            None => self.namespace.clone(),
+        }
     }
 
     /// An operator for it.
@@ -43,32 +53,55 @@ impl<'t> Population<'t> {
         operator
     }
 
-    /// An operator for it that was just started.
+    /// An operator for its namespace that was just started.
     pub fn operator_starting(&self) -> Operator {
+        self.operator_of(&self.namespace)
+    }
+
+    /// An operator for all namespaces that was just started.
+    pub fn operator_of_all_starting(&self) -> Operator {
+        self.operator_of("")
+    }
+
+    fn operator_of(&self, namespace: &str) -> Operator {
         let cluster = self.test.cluster;
         let log = cluster.dir.join(format!("{}.log", self.namespace));
-        Operator::spawn(cluster, &cluster.operator_kubeconfig, &self.namespace, log, &[])
+        Operator::spawn(cluster, &cluster.operator_kubeconfig, namespace, log, &[])
     }
 
     /// Creates Deployments, and waits for their ReplicaSets and pods.
     pub async fn deploy(&self, numbers: std::ops::Range<usize>) {
         let count = numbers.len();
         let before = self.count("apps/v1", "replicasets").await;
-        let path = path_of("apps/v1", &self.namespace, "deployments");
+        self.make_namespaces(&numbers).await;
         let bounds = json!({"spec": {"strategy": {"type": "RollingUpdate",
             "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}}});
-        self.each(numbers, async |name| {
-            let made = deployment(&name, self.replicas).with(bounds.clone());
+        self.each(numbers, async |number| {
+            let made = deployment(&name_of(number), self.replicas).with(bounds.clone());
+            let path = path_of("apps/v1", &self.namespace_of(number), "deployments");
             self.api.post(&path, &made).await.expect("a Deployment");
         })
         .await;
         self.counted("apps/v1", "replicasets", before + count).await;
     }
 
+    async fn make_namespaces(&self, numbers: &std::ops::Range<usize>) {
+        let mut last = self.namespace.clone();
+        for namespace in numbers.clone().map(|number| self.namespace_of(number)) {
+            let known = namespace == last
+                || self.api.get(&format!("/api/v1/namespaces/{namespace}")).await.is_ok();
+            if !known {
+                let made = json!({"metadata": {"name": namespace}});
+                self.api.post("/api/v1/namespaces", &made).await.expect("a namespace");
+            }
+            last = namespace;
+        }
+    }
+
     /// Sets the image of each.
     pub async fn push(&self, numbers: std::ops::Range<usize>, version: &str) {
-        self.each(numbers, async |name| {
-            let path = self.path("apps/v1", "deployments", &name);
+        self.each(numbers, async |number| {
+            let path = self.path("apps/v1", "deployments", number);
             let patch = new_template(version, json!({}));
             self.api.patch(&path, &patch).await.expect("the patch is taken");
         })
@@ -77,34 +110,41 @@ impl<'t> Population<'t> {
 
     /// Creates a GrayRollout of each.
     pub async fn manage(&self, numbers: std::ops::Range<usize>, percents: &[i64]) {
-        let path = path_of("grayrollout.dev/v1alpha1", &self.namespace, "grayrollouts");
-        self.each(numbers, async |name| {
-            self.api.post(&path, &grayrollout(&name, percents)).await.expect("a GrayRollout");
+        self.each(numbers, async |number| {
+            let namespace = self.namespace_of(number);
+            let path = path_of("grayrollout.dev/v1alpha1", &namespace, "grayrollouts");
+            let made = grayrollout(&name_of(number), percents);
+            self.api.post(&path, &made).await.expect("a GrayRollout");
         })
         .await;
     }
 
     /// Approves a stage.
-    pub async fn approve(&self, name: &str, rollout: i64, stage: i64) {
-        let path = self.path("grayrollout.dev/v1alpha1", "grayrollouts", name) + "/status";
+    pub async fn approve(&self, number: usize, rollout: i64, stage: i64) {
+        let path = self.path("grayrollout.dev/v1alpha1", "grayrollouts", number) + "/status";
         let approval = json!({"status": {"approval": {"rollout": rollout, "stage": stage}}});
         self.api.patch(&path, &approval).await.expect("the approval is taken");
     }
 
     /// The path of an object.
-    pub fn path(&self, version: &str, plural: &str, name: &str) -> String {
-        format!("{}/{name}", path_of(version, &self.namespace, plural))
+    pub fn path(&self, version: &str, plural: &str, number: usize) -> String {
+        let path = path_of(version, &self.namespace_of(number), plural);
+        format!("{path}/{}", name_of(number))
     }
 
-    async fn each(&self, numbers: std::ops::Range<usize>, act: impl AsyncFn(String)) {
-        stream::iter(numbers)
-            .for_each_concurrent(AT_ONCE, async |number| act(name_of(number)).await)
-            .await;
+    async fn each(&self, numbers: std::ops::Range<usize>, act: impl AsyncFn(usize)) {
+        stream::iter(numbers).for_each_concurrent(AT_ONCE, |number| act(number)).await;
     }
 
-    /// Objects of a kind, without reading them.
+    /// Objects of a kind in its namespace, or everywhere where it has several, without reading them.
     pub async fn count(&self, version: &str, plural: &str) -> usize {
-        let path = path_of(version, &self.namespace, plural) + "?limit=1";
+        let path = path_of(version, &self.namespace, plural);
+        let path = if self.per_namespace == 0 {
+            path
+        } else {
+            path.replace(&format!("namespaces/{}/", self.namespace), "")
+        };
+        let path = path + "?limit=1";
         let list = self.api.get(&path).await.expect("a list");
         let more = usize::try_from(list.int("/metadata/remainingItemCount")).unwrap_or(0);
         list.list("/items").len() + more
@@ -127,14 +167,19 @@ impl<'t> Population<'t> {
     }
 
     /// An object's present state.
-    pub async fn get(&self, version: &str, plural: &str, name: &str) -> Value {
-        self.api.get(&self.path(version, plural, name)).await.expect("the object is there")
+    pub async fn get(&self, version: &str, plural: &str, number: usize) -> Value {
+        self.api.get(&self.path(version, plural, number)).await.expect("the object is there")
     }
 }
 
 /// The name of the Deployment with a number.
 pub fn name_of(number: usize) -> String {
     format!("web-{number:05}")
+}
+
+/// The number of the Deployment with a name.
+pub fn number_of(name: &str) -> usize {
+    name.rsplit('-').next().and_then(|number| number.parse().ok()).expect("a name with a number")
 }
 
 /// Waits, with patience.

@@ -10,7 +10,7 @@ use crate::{
     audit::{Mark, millis},
     figures::{Figure, Target},
     machine::native,
-    population::{Population, name_of, until},
+    population::{Population, until},
     report::Report,
 };
 
@@ -20,15 +20,18 @@ const MINUTE: Duration = Duration::from_mins(1);
 const GRAY: &str = "grayrollout.dev/v1alpha1";
 /// The one rollout that is approved while no operator runs.
 const LATE: usize = 99_999;
+/// The policies are evaluated for every GrayRollout of a namespace at each write there.
+const PER_NAMESPACE: usize = 100;
 
 /// Measures each size, with two revisions of every Deployment.
 pub async fn measure(test: &Test, report: &mut Report) {
     let most = std::env::var("BENCH_SCALE").ok().and_then(|size| size.parse().ok());
     let most = most.unwrap_or(usize::MAX);
     let late = Population::new(test, "bench-scale", 4).await;
-    let resting = late.of_size(0);
+    let resting = late.spread(PER_NAMESPACE, 0);
     late.deploy(LATE..LATE + 1).await;
-    let mut operator = late.operator().await;
+    let mut operator = late.operator_of_all_starting();
+    operator.ready().await;
     late.manage(LATE..LATE + 1, &[25, 50, 75, 100]).await;
     late.completed(&operator, 1).await;
     let (mut present, mut version) = (0, 1);
@@ -63,15 +66,14 @@ async fn beside(
     size: usize,
     version: usize,
 ) -> (Operator, Vec<Figure>) {
-    let name = name_of(LATE);
     late.push(LATE..LATE + 1, &format!("v{version}")).await;
-    let rollout = held(late, &name).await;
+    let rollout = held(late).await;
     drop(operator);
-    late.approve(&name, rollout, 4).await;
+    late.approve(LATE, rollout, 4).await;
 
     let mark = Mark::now(late.test);
     let (start, began) = (Instant::now(), Timestamp::now());
-    let mut operator = late.operator_starting();
+    let mut operator = late.operator_of_all_starting();
     operator.ready().await;
     let ready = start.elapsed();
     late.completed(&operator, size + 1).await;
@@ -132,12 +134,12 @@ async fn beside(
 }
 
 /// Waits until the first stage is held, and tells the rollout's number.
-async fn held(late: &Population<'_>, name: &str) -> i64 {
+async fn held(late: &Population<'_>) -> i64 {
     until("the first stage is held", async || {
-        let status = late.get(GRAY, "grayrollouts", name).await;
+        let status = late.get(GRAY, "grayrollouts", LATE).await;
         let status = status.at("/status");
         status.text("/phase") == "AwaitingApproval" && status.int("/stage") == 1
     })
     .await;
-    late.get(GRAY, "grayrollouts", name).await.int("/status/rollout")
+    late.get(GRAY, "grayrollouts", LATE).await.int("/status/rollout")
 }
