@@ -94,6 +94,11 @@ fn findings(manifests: &[Manifest]) -> Result<Vec<Finding>, Failure> {
             path,
             message,
         };
+        findings.extend(gray.misread.iter().map(|one| {
+            // A value may be what was meant; if not, the schema says so too.
+            let level = if one.is_key { Level::Error } else { Level::Warning };
+            finding(level, one.path.clone(), one.to_string())
+        }));
         let complaints = schema.check(&gray.object);
         let shaped = complaints.is_empty();
         findings
@@ -178,12 +183,7 @@ spec:
 ";
 
     fn of(text: &str) -> Vec<String> {
-        let manifests: Vec<_> = manifest::parse(text)
-            .unwrap()
-            .into_iter()
-            .enumerate()
-            .map(|(index, object)| Manifest { file: "f.yaml".into(), index, object })
-            .collect();
+        let manifests = manifest::parse("f.yaml", text).unwrap();
         findings(&manifests).unwrap().iter().map(ToString::to_string).collect()
     }
 
@@ -199,6 +199,20 @@ spec:
         assert_eq!(found.len(), 1);
         let head = "f.yaml: error: GrayRollout web: spec.stages[0].percent: ";
         assert!(found[0].starts_with(head), "{found:?}");
+    }
+
+    #[test]
+    fn what_kubectl_takes_for_another_word_is_told() {
+        let hook = "hooks: [{name: a, on: [Completed], webhook: {url: \"http://a\"}}], stages: ";
+        let found = of(&GRAY.replace("stages: ", hook));
+        let head = "f.yaml: error: GrayRollout web: spec.hooks[0].on: line 4: kubectl reads";
+        assert!(found.len() == 1 && found[0].starts_with(head), "{found:?}");
+        assert_eq!(of(&GRAY.replace("stages: ", &hook.replace("on:", "\"on\":"))).len(), 0);
+        let found = of(&GRAY.replace("spec: {", "spec: {paused: yes, "));
+        let head = "f.yaml: warning: GrayRollout web: spec.paused: line 4: ";
+        assert!(found.len() == 1 && found[0].starts_with(head), "{found:?}");
+        let elsewhere = "---\nkind: ConfigMap\ndata: {on: x}\n";
+        assert_eq!(of(&format!("{GRAY}{elsewhere}")), Vec::<String>::new());
     }
 
     #[test]

@@ -8,7 +8,10 @@ use std::{
 
 use serde_json::Value;
 
-use super::error::Failure;
+use super::{
+    error::Failure,
+    yaml::{self, Misread},
+};
 
 /// Largest file that is read, in bytes.
 const MAX_BYTES: u64 = 16 << 20;
@@ -20,8 +23,10 @@ pub struct Manifest {
     pub file: String,
     /// Which object of the file, from 1.
     pub index: usize,
-    /// The object.
+    /// The object, as kubectl reads it.
     pub object: Value,
+    /// What kubectl takes for something else than it looks like.
+    pub misread: Vec<Misread>,
 }
 
 impl Manifest {
@@ -70,12 +75,8 @@ pub fn read(paths: &[PathBuf]) -> Result<(Vec<Manifest>, Vec<Unreadable>), Failu
     for path in paths {
         for file in files(path)? {
             let name = file.display().to_string();
-            match parse(&text_of(&file)?) {
-                Ok(objects) => {
-                    for (index, object) in objects.into_iter().enumerate() {
-                        manifests.push(Manifest { file: name.clone(), index: index + 1, object });
-                    }
-                }
+            match parse(&name, &text_of(&file)?) {
+                Ok(objects) => manifests.extend(objects),
                 Err(why) => unreadable.push(Unreadable { file: name, why }),
             }
         }
@@ -118,25 +119,38 @@ fn unread(path: &Path, error: &std::io::Error) -> Failure {
     Failure::Error(format!("cannot read {}: {error}", path.display()))
 }
 
-/// The objects of a text.
+/// The objects of a file's text.
 ///
 /// # Errors
 ///
 /// Says where it is no YAML.
-pub fn parse(text: &str) -> Result<Vec<Value>, String> {
-    let documents: Vec<Value> =
-        serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
-    let mut objects = Vec::new();
-    for document in documents {
+pub fn parse(file: &str, text: &str) -> Result<Vec<Manifest>, String> {
+    let mut manifests = Vec::new();
+    let mut push = |object, misread| {
+        let index = manifests.len() + 1;
+        manifests.push(Manifest { file: file.to_owned(), index, object, misread });
+    };
+    for (document, misread) in yaml::documents(text)? {
         let is_list = document.get("kind").and_then(Value::as_str) == Some("List");
         match document.get("items").and_then(Value::as_array) {
-            Some(items) if is_list => objects.extend(items.iter().cloned()),
-            _ if document.is_null() => {}
-            _ if document.is_object() => objects.push(document),
+            Some(items) if is_list => {
+                for (index, item) in items.iter().enumerate() {
+                    push(item.clone(), within(&format!("items[{index}]."), &misread));
+                }
+            }
+            _ if document.is_object() => push(document, misread),
             _ => return Err("it is no object: it needs apiVersion, kind and metadata".into()),
         }
     }
-    Ok(objects)
+    Ok(manifests)
+}
+
+/// Those below a path, which is left out.
+fn within(path: &str, misread: &[Misread]) -> Vec<Misread> {
+    let below = misread.iter().filter_map(|one| {
+        one.path.strip_prefix(path).map(|rest| Misread { path: rest.to_owned(), ..one.clone() })
+    });
+    below.collect()
 }
 
 #[cfg(test)]
@@ -146,16 +160,24 @@ mod tests {
     #[test]
     fn documents_and_lists_are_taken_apart() {
         let text = "---\nkind: A\n---\n---\nkind: List\nitems:\n- kind: B\n- kind: C\n";
-        let kinds: Vec<_> =
-            parse(text).unwrap().iter().map(|o| o["kind"].as_str().unwrap().to_owned()).collect();
-        assert_eq!(kinds, ["A", "B", "C"]);
-        assert_eq!(parse("{\"kind\": \"A\"}").unwrap().len(), 1);
+        let found = parse("f", text).unwrap();
+        let kinds: Vec<_> = found.iter().map(|one| (one.index, one.text("/kind"))).collect();
+        assert_eq!(kinds, [(1, "A"), (2, "B"), (3, "C")]);
+        assert_eq!(parse("f", "{\"kind\": \"A\"}").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn items_of_a_list_keep_their_own_misreadings() {
+        let text = "kind: List\nitems:\n- kind: B\n  spec: {a: [{on: 1}]}\n- kind: C\n  no: 1\n";
+        let found = parse("f", text).unwrap();
+        let paths: Vec<_> = found.iter().map(|one| one.misread[0].path.as_str()).collect();
+        assert_eq!(paths, ["spec.a[0].on", "no"]);
     }
 
     #[test]
     fn what_is_no_object_is_refused() {
-        assert!(parse("just text").unwrap_err().contains("apiVersion"));
-        assert!(parse("a: [1").is_err());
-        assert!(parse("a: 1\na: 2\n").is_err(), "a key twice");
+        assert!(parse("f", "just text").unwrap_err().contains("apiVersion"));
+        assert!(parse("f", "a: [1").is_err());
+        assert!(parse("f", "a: 1\na: 2\n").is_err(), "a key twice");
     }
 }

@@ -29,6 +29,7 @@ mod undo;
 mod version;
 mod view;
 mod wait;
+mod yaml;
 
 use clap::{Parser, Subcommand};
 

@@ -96,6 +96,51 @@ fn lint_and_the_api_server_agree() {
     });
 }
 
+/// Bare words that kubectl takes for booleans: lint tells why the API server refuses the manifest.
+#[test]
+fn lint_reads_yaml_as_kubectl_does() {
+    run(async |t: &Test| {
+        let hooks = |on: &str, name: &str| {
+            format!(
+                "\
+apiVersion: grayrollout.dev/v1alpha1
+kind: GrayRollout
+metadata: {{name: web}}
+spec:
+  targetRef: {{name: web}}
+  stages: [{{percent: 010}}, {{percent: 100}}]
+  paused: yes
+  hooks:
+  - name: {name}
+    {on}: [PodsAdded]
+    webhook: {{url: \"http://a\"}}
+"
+            )
+        };
+        let path = file("quoted.yaml", &hooks("\"on\"", "a"));
+        let said = gray(t, &["lint", "-f", &path]).await.done();
+        assert!(
+            said.contains("spec.stages[0].percent: line 6") && said.contains("is 8;"),
+            "{said}"
+        );
+        assert!(said.contains("warning: GrayRollout web: spec.paused: line 7"), "{said}");
+        let made = t.kubectl(&["create", "--dry-run=server", "-f", &path, "-o", "json"]).await;
+        let made: Value = serde_json::from_str(&made).unwrap();
+        assert_eq!((made.int("/spec/stages/0/percent"), made.flag("/spec/paused")), (8, true));
+
+        for (on, name, complaint) in [
+            ("on", "a", "spec.hooks[0].on: line 10: kubectl reads YAML 1.1"),
+            ("\"on\"", "yes", "spec.hooks[0].name: line 9: kubectl reads YAML 1.1"),
+        ] {
+            let path = file("bare.yaml", &hooks(on, name));
+            let found = gray(t, &["lint", "-f", &path]).await;
+            assert!(found.out.contains(complaint), "{found:?}");
+            found.failed(1);
+            t.kubectl_refused(&["create", "--dry-run=server", "-f", &path]).await;
+        }
+    });
+}
+
 /// Lint needs no cluster, looks at the neighbours and speaks JSON.
 #[test]
 fn lint_offline() {
