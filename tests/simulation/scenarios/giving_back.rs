@@ -178,8 +178,10 @@ fn a_stable_template_that_is_set_again_after_its_revision_was_lost_comes_up() {
 #[test]
 fn at_no_replicas_a_first_deployment_is_completed_once_its_replica_set_is_there() {
     let mut story = Story::new(&ten(OnDelete::Hold).replicas(0));
-    story.act(Act::DeleteSet(0)).act(Act::Template(2)).completed(2);
-    let made = story.world().cluster.replica_sets.iter().any(|set| set.template == 2);
+    story.act(Act::Template(2)).run(3000).act(Act::Template(1)).passes(1);
+    // It has just been given back, and is not complete yet.
+    story.act(Act::DeleteSet(0)).act(Act::Template(3)).completed(3);
+    let made = story.world().cluster.replica_sets.iter().any(|set| set.template == 3);
     story.check(made, "a ReplicaSet");
 }
 

@@ -56,6 +56,20 @@ impl Story {
         self
     }
 
+    /// The operator and the Deployment controller act so often, 10 ms apart, and nobody else.
+    fn passes(&mut self, times: u32) -> &mut Self {
+        for _ in 0..times {
+            self.0.world.cluster.now += 10;
+            let world = self.0.world.clone();
+            self.0.operators[0].observe_all(&world);
+            let pass = self.0.pass(0, crate::operator::Mishap::default());
+            self.0.tell(pass);
+            let native = self.0.native().map(|_| ());
+            self.0.tell(native);
+        }
+        self
+    }
+
     /// Runs until a stage waits for the approval of the next.
     fn held_at(&mut self, stage: i32) -> &mut Self {
         self.until_that(&format!("stage {stage} is held"), |world| {
