@@ -48,15 +48,10 @@ pub fn gate(facts: &Facts<'_>, draft: &mut Draft, sizes: &mut Sizes<'_>) {
         }
         sizes.batch = gate.batch(sizes);
         let wanted = gate.wanted;
-        let granted = |ledger: &HookLedger, step: &HookStep| {
-            is_due(step, &sizes.tracks) && is_over(facts.spec, ledger, step, back)
-        };
-        for step in std::mem::take(&mut ledger.steps) {
-            let asked = wanted.iter().any(|wanted| *wanted == of(&step));
-            if !is_permission(&step) || asked || granted(&ledger, &step) {
-                ledger.steps.push(step);
-            }
-        }
+        ledger.steps.retain(|step| {
+            let asked = wanted.iter().any(|wanted| *wanted == of(step));
+            !is_permission(step) || asked || is_due(step, &sizes.tracks)
+        });
         reached(facts, draft, &mut ledger);
     } else {
         ledger.steps.retain(|step| !is_permission(step));
