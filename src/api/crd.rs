@@ -103,3 +103,13 @@ fn extras() -> Vec<(&'static str, &'static str, Value)> {
         ("/properties/status/properties/retry/properties/rollout", "maximum", json!(1_000_000_000)),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    /// It is sent and stored whole, and kubectl apply keeps it in an annotation once more.
+    #[test]
+    fn the_crd_is_small() {
+        let size = include_str!("../../crds/grayrollouts.yaml").len();
+        assert!(size < 40_000, "{size} bytes");
+    }
+}

@@ -27,8 +27,8 @@ pub struct GrayRolloutStatus {
     /// UID of the Deployment that this status speaks of.
     #[serde(rename = "targetUID", skip_serializing_if = "Option::is_none")]
     pub target_uid: Option<String>,
-    /// The Deployment's metadata.generation that this status rests on: nothing is decided on an
-    /// older state of it, as one that lags behind might show.
+    // Nothing is decided on an older state of it, as one that lags behind might show.
+    /// The Deployment's metadata.generation that this status rests on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_generation: Option<i64>,
     /// Where the rollout stands.
@@ -96,8 +96,8 @@ pub struct GrayRolloutStatus {
     /// Fingerprint of the pod template that this status speaks of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template_hash: Option<String>,
-    /// The Deployment's own strategy, while it is replaced for a rollout; what is restored is
-    /// saved on the Deployment, this is for where someone removes it there.
+    // What is restored is saved on the Deployment; this is for where someone removes it there.
+    /// The Deployment's own strategy, while it is replaced for a rollout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own_strategy: Option<Strategy>,
     /// The pods of the stable revision.
