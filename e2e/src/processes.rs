@@ -78,12 +78,17 @@ pub fn usage_of(pid: u32) -> Usage {
 }
 
 /// A process that is killed at the latest when this one ends.
-pub(crate) struct Process {
+pub struct Process {
     child: Child,
     pid: u32,
 }
 
 impl Process {
+    /// Starts a program.
+    ///
+    /// # Panics
+    ///
+    /// Where it cannot be started.
     pub fn spawn(command: &mut Command) -> Self {
         reaper();
         let child = command.spawn().expect("the process starts");
