@@ -155,6 +155,7 @@ metrics: {auth: true, serviceMonitor: {enabled: true, labels: {release: promethe
 logLevel: debug
 extraArgs: [--concurrency=16]
 allowUrls: [in-cluster, https://hooks.example.com/*]
+caConfigMap: hook-authorities
 `)
 	for _, absent := range []string{"CustomResourceDefinition/", "ValidatingAdmissionPolicy", "PodDisruptionBudget/", "ClusterRole//grayrollout-viewer"} {
 		for key := range objects {
@@ -167,6 +168,7 @@ allowUrls: [in-cluster, https://hooks.example.com/*]
 	for _, want := range []string{
 		"image: registry.example/grayrollout@sha256:aaaa",
 		"--namespace=shop", "--namespace=bank", "--metrics-auth=true", "--log-level=debug", "--concurrency=16", "--allow-urls=in-cluster", "--allow-urls=https://hooks.example.com/*",
+		"name: SSL_CERT_FILE", "value: /etc/grayrollout/ca.crt", "mountPath: /etc/grayrollout", "name: hook-authorities",
 		"cidr: 10.0.0.1/32", "release: prometheus",
 		"bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token",
 	} {

@@ -25,15 +25,17 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Starts an operator for one namespace and waits until it is ready.
+    /// Starts an operator for one namespace, with further variables of its environment, and waits
+    /// until it is ready.
     pub async fn start(
         cluster: &Cluster,
         kubeconfig: &Path,
         namespace: &str,
         log: PathBuf,
         args: &[&str],
+        env: &[(&str, &Path)],
     ) -> Self {
-        let mut operator = Self::spawn(cluster, kubeconfig, namespace, log, args);
+        let mut operator = Self::spawn(cluster, kubeconfig, namespace, log, args, env);
         operator.ready().await;
         operator
     }
@@ -45,6 +47,7 @@ impl Operator {
         namespace: &str,
         log: PathBuf,
         args: &[&str],
+        env: &[(&str, &Path)],
     ) -> Self {
         let listen = free_address();
         let out = File::options().create(true).append(true).open(&log);
@@ -56,6 +59,10 @@ impl Operator {
                 .args(["--listen", &listen.to_string()])
                 .args(args)
                 .env("KUBECONFIG", kubeconfig)
+                // It trusts what a test says, and nobody else.
+                .env_remove("SSL_CERT_FILE")
+                .env_remove("SSL_CERT_DIR")
+                .envs(env.iter().copied())
                 // Unless a test says otherwise.
                 .env("GRAYROLLOUT_LEADER_ELECT", "false")
                 .stdin(Stdio::null())

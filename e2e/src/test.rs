@@ -123,13 +123,18 @@ impl Test {
 
     /// The same with another kubeconfig and further arguments.
     pub async fn start_operator_with(&self, kubeconfig: &Path, args: &[&str]) {
+        self.start_operator_in(kubeconfig, args, &[]).await;
+    }
+
+    /// The same with further variables of its environment.
+    pub async fn start_operator_in(&self, kubeconfig: &Path, args: &[&str], env: &[(&str, &Path)]) {
         let mut operators = self.operators.lock().await;
         let number = lock(&self.logs).len();
         let log = format!("{}-{number}.log", self.namespace);
         let log = self.cluster.dir.join(log);
         lock(&self.logs).push(log.clone());
         let namespace = &self.namespace;
-        let operator = Operator::start(self.cluster, kubeconfig, namespace, log, args);
+        let operator = Operator::start(self.cluster, kubeconfig, namespace, log, args, env);
         operators.push(operator.await);
         drop(operators);
         self.is_up();

@@ -10,9 +10,12 @@ use axum::{
     body::Body,
     extract::State,
     http::{Request, Response, StatusCode, header},
+    serve::Listener,
 };
 use serde_json::Value;
 use tokio::{sync::watch, task::JoinHandle};
+
+use crate::tls::{Identity, TlsListener};
 
 /// One call.
 #[derive(Clone, Debug)]
@@ -60,6 +63,7 @@ pub struct Webhook {
     shared: Arc<Shared>,
     server: JoinHandle<()>,
     listen: SocketAddr,
+    scheme: &'static str,
 }
 
 impl Drop for Webhook {
@@ -71,21 +75,35 @@ impl Drop for Webhook {
 impl Webhook {
     /// Starts one that answers every call with 200.
     pub async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let listen = listener.local_addr().expect("an address");
+        Self::serve(listener, listen, "http")
+    }
+
+    /// The same over TLS.
+    pub async fn start_tls(identity: &Identity) -> Self {
+        let listener = TlsListener::bind(identity).await;
+        let listen = listener.local_addr().expect("an address");
+        Self::serve(listener, listen, "https")
+    }
+
+    fn serve<L>(listener: L, listen: SocketAddr, scheme: &'static str) -> Self
+    where
+        L: Listener<Addr = SocketAddr>,
+    {
         let rule: Rule = Box::new(|_| Reply::done());
         let calls = watch::Sender::default();
         let shared = Arc::new(Shared { rule: Mutex::new(rule), calls });
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let listen = listener.local_addr().expect("an address");
         let router = axum::Router::new().fallback(handle).with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move {
             axum::serve(listener, router).await.expect("it serves");
         });
-        Self { shared, server, listen }
+        Self { shared, server, listen, scheme }
     }
 
     /// Its URL, with a path that begins with a slash.
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.listen)
+        format!("{}://{}{path}", self.scheme, self.listen)
     }
 
     /// Where it listens.

@@ -14,11 +14,12 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use rustls::{
-    ClientConfig, RootCertStore,
+    CertificateError, ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem::PemObject},
 };
 use serde::Deserialize;
 use serde_json::Value;
+use tracing::warn;
 
 use crate::plan::Outcome;
 
@@ -30,6 +31,10 @@ const CONNECT: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_mins(1);
 /// The certificate authority of the cluster, as pods find it.
 const CLUSTER_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+
+/// What a refused certificate most often needs.
+const UNKNOWN_ISSUER: &str =
+    "; the operator trusts the authorities in the file that SSL_CERT_FILE names";
 
 type Inner = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
@@ -96,6 +101,9 @@ impl HttpClient {
             let mut source = std::error::Error::source(&error);
             while let Some(cause) = source {
                 text = format!("{text}: {cause}");
+                if is_unknown_issuer(cause) {
+                    text.push_str(UNKNOWN_ISSUER);
+                }
                 source = cause.source();
             }
             text
@@ -103,9 +111,23 @@ impl HttpClient {
     }
 }
 
+/// Whether a certificate was refused for want of the authority that issued it.
+fn is_unknown_issuer(cause: &(dyn std::error::Error + 'static)) -> bool {
+    if let Some(tls) = cause.downcast_ref() {
+        return matches!(tls, rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer));
+    }
+    // What TLS says comes wrapped in errors of I/O, whose source is the source of what they wrap.
+    let inner = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    inner.is_some_and(|inner| is_unknown_issuer(inner))
+}
+
 fn make() -> Result<Inner, String> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let native = rustls_native_certs::load_native_certs();
+    for error in native.errors {
+        warn!(%error, "certificate authorities of the system cannot be read");
+    }
+    roots.add_parsable_certificates(native.certs);
     if Path::new(CLUSTER_CA).exists() {
         let cluster = CertificateDer::pem_file_iter(CLUSTER_CA)
             .map_err(|error| format!("{CLUSTER_CA} cannot be read: {error}"))?;

@@ -184,7 +184,7 @@ fn uninstalling_leaves_nothing() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let log = fresh.0.dir.join("operator.log");
     let kubeconfig = fresh.0.operator_kubeconfig.clone();
-    let operator = Operator::start(&fresh.0, &kubeconfig, "shop", log, &[]);
+    let operator = Operator::start(&fresh.0, &kubeconfig, "shop", log, &[], &[]);
     let operator = runtime.block_on(operator);
     for name in ["rests", "held", "goes-back"] {
         let on_delete = if name == "goes-back" { "Rollback" } else { "Hold" };

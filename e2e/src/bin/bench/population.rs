@@ -66,7 +66,7 @@ impl<'t> Population<'t> {
     fn operator_of(&self, namespace: &str) -> Operator {
         let cluster = self.test.cluster;
         let log = cluster.dir.join(format!("{}.log", self.namespace));
-        Operator::spawn(cluster, &cluster.operator_kubeconfig, namespace, log, &[])
+        Operator::spawn(cluster, &cluster.operator_kubeconfig, namespace, log, &[], &[])
     }
 
     /// Creates Deployments, and waits for their ReplicaSets and pods.

@@ -34,7 +34,7 @@ struct Story {
 pub async fn tell(cluster: &'static Cluster, screen: Arc<Screen>, keep: bool) {
     let log = cluster.dir.join("operator.log");
     let account = &cluster.operator_kubeconfig;
-    let operator = Operator::start(cluster, account, NAMESPACE, log.clone(), &[]).await;
+    let operator = Operator::start(cluster, account, NAMESPACE, log.clone(), &[], &[]).await;
     let api = Api::new(&cluster.kubeconfig).await;
     let record = Record::begin(&api, NAMESPACE).await;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned();
