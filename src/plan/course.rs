@@ -215,7 +215,8 @@ fn under_way(facts: &Facts<'_>, mut draft: Draft) -> Draft {
     let number = draft.status.rollout;
     let aborted = draft.status.abort.as_ref().is_some_and(|abort| Some(abort.rollout) == number);
     if aborted && stable.is_some() {
-        return give_up(facts, draft, HistoryResult::Aborted);
+        let draft = give_up(facts, draft, HistoryResult::Aborted);
+        return if wants_retry(&draft.status) { again(facts, draft) } else { draft };
     }
     if wants_retry(&draft.status) && draft.status.phase == Some(Phase::Stalled) {
         close(facts, &mut draft.status, HistoryResult::Failed, true);
@@ -307,15 +308,18 @@ fn back(facts: &Facts<'_>, mut draft: Draft) -> Draft {
         if facts.target.template_labelled {
             return draft.keep(Course::Back);
         }
-        finish_history(facts, &mut draft.status);
-        start(facts, &mut draft);
-        return under_way(facts, draft.keep(Course::Forward));
+        return again(facts, draft);
     } else if wants_retry(&draft.status) {
-        finish_history(facts, &mut draft.status);
-        start(facts, &mut draft);
-        return under_way(facts, draft.keep(Course::Forward));
+        return again(facts, draft);
     }
     draft.keep(Course::Back)
+}
+
+/// A rollout that was given up starts anew.
+fn again(facts: &Facts<'_>, mut draft: Draft) -> Draft {
+    finish_history(facts, &mut draft.status);
+    start(facts, &mut draft);
+    under_way(facts, draft.keep(Course::Forward))
 }
 
 fn rolled_back(facts: &Facts<'_>, mut draft: Draft) -> Draft {

@@ -27,6 +27,8 @@ const SHORT_SOAK: Duration = Duration::from_secs(3);
 pub struct Sizes<'a> {
     /// Every revision that has pods or is to have some.
     pub tracks: Vec<Track<'a>>,
+    /// The bounds to keep meanwhile.
+    pub room: Room,
     /// The sizes to write next.
     pub batch: Vec<Resize>,
     /// ReplicaSets to delete: empty ones that the native controller would give everything to.
@@ -64,7 +66,7 @@ pub fn sizes<'a>(facts: &Facts<'a>, draft: &Draft) -> Sizes<'a> {
     let mut paced = tracks.clone();
     interval::hold(facts, draft, &mut paced);
     let batch = if settles_natively(&paced) { Vec::new() } else { pace::pace(&paced, room) };
-    Sizes { leftovers: leftovers(facts, draft), tracks, batch, held: None }
+    Sizes { leftovers: leftovers(facts, draft), tracks, room, batch, held: None }
 }
 
 fn tracks<'a>(facts: &Facts<'a>, draft: &Draft) -> Vec<Track<'a>> {

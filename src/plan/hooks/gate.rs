@@ -8,7 +8,7 @@ use crate::{
         course::{Course, Draft},
         drive::Sizes,
         facts::Facts,
-        pace::{Resize, Role, Track},
+        pace::{self, Resize, Role, Track},
     },
 };
 
@@ -43,8 +43,9 @@ pub fn gate(facts: &Facts<'_>, draft: &mut Draft, sizes: &mut Sizes<'_>) {
         let mut gate = Gate { facts, draft, ledger: &mut ledger, back, wanted: Vec::new() };
         gate.stage();
         if gate.is_shut() {
-            let tracks = &sizes.tracks;
-            sizes.batch.retain(|&(index, size)| !back && is_repair(tracks, index, size));
+            let mut batch = std::mem::take(&mut sizes.batch);
+            batch.retain(|&(index, size)| !back && is_repair(sizes, index, size));
+            sizes.batch = batch;
         }
         sizes.batch = gate.batch(sizes);
         let wanted = gate.wanted;
@@ -270,7 +271,7 @@ impl Gate<'_, '_> {
                 kept.push((index, size));
             }
         }
-        // What grows was reckoned with the room that the others make.
+        let paced = room_without(sizes, &kept);
         let waits = kept != shrinking;
         for &(index, size) in &growing {
             if natively.is_some_and(|(other, all)| other == index && all != size) {
@@ -279,12 +280,8 @@ impl Gate<'_, '_> {
             let after = |at: usize| {
                 kept.iter().find(|(i, _)| *i == at).map_or_else(|| size_of(at), |(_, size)| *size)
             };
-            let mut most = size;
-            if waits {
-                let total = (0..sizes.tracks.len()).map(after).fold(0_i32, i32::saturating_add);
-                let limit = self.facts.replicas().saturating_add(self.facts.bounds.surge);
-                most = size.min(size_of(index).saturating_add((limit - total).max(0)));
-            }
+            let room = paced.iter().find(|(at, _)| *at == index).map_or(0, |(_, size)| *size);
+            let most = if waits { size.min(room) } else { size };
             // The native controller would give all to the only one itself.
             let alone = (0..sizes.tracks.len()).all(|at| at == index || after(at) == 0);
             if most > size_of(index)
@@ -342,7 +339,7 @@ impl Gate<'_, '_> {
         }
         // At no replicas the native controller would take the pods away without asking at all.
         let none = self.facts.replicas() == 0;
-        let lenient = self.back || none || is_repair(&sizes.tracks, index, size);
+        let lenient = self.back || none || is_repair(sizes, index, size);
         let template = || self.facts.template_revision();
         let revision = track.replica_set.map_or_else(template, |rs| rs.revision.clone());
         let generation = track.replica_set.map_or(0, |rs: &ReplicaSet| rs.generation);
@@ -372,6 +369,22 @@ impl Gate<'_, '_> {
     }
 }
 
+/// What may be written where nothing shrinks but what is kept: what grows was reckoned with the
+/// room that all others make.
+fn room_without(sizes: &Sizes<'_>, kept: &[Resize]) -> Vec<Resize> {
+    let mut tracks = sizes.tracks.clone();
+    let least = |index: usize, track: &Track<'_>| {
+        kept.iter().find(|(at, _)| *at == index).map_or(track.size(), |(_, to)| *to)
+    };
+    for (index, track) in tracks.iter_mut().enumerate() {
+        track.want = track.want.max(least(index, track));
+    }
+    let batch = pace::pace(&tracks, sizes.room);
+    // Broken pods may be given up for good ones all the same; that, too, is for the hook to permit.
+    let within = |(at, to): &Resize| tracks.get(*at).is_some_and(|track| least(*at, track) <= *to);
+    if batch.iter().all(within) { batch } else { Vec::new() }
+}
+
 /// Whether a change of pods is still to come though it is not its turn now, as while the status of
 /// the ReplicaSet is old.
 fn is_due(step: &HookStep, tracks: &[Track<'_>]) -> bool {
@@ -388,12 +401,13 @@ fn is_due(step: &HookStep, tracks: &[Track<'_>]) -> bool {
 }
 
 /// Whether it is for taking away new pods that no approval covers, which may take stable ones in
-/// their place first: that waits for one call at most.
-fn is_repair(tracks: &[Track<'_>], index: usize, size: i32) -> bool {
+/// their place first, or follows a smaller number of replicas: that waits for one call at most.
+fn is_repair(sizes: &Sizes<'_>, index: usize, size: i32) -> bool {
     let excess = |track: &Track<'_>| track.role == Role::Update && track.size() > track.want;
-    tracks.get(index).is_some_and(|track| match track.role {
+    sizes.tracks.get(index).is_some_and(|track| match track.role {
         Role::Update => size < track.size(),
-        Role::Stable => size > track.size() && tracks.iter().any(excess),
+        Role::Stable if size < track.size() => size >= sizes.room.replicas,
+        Role::Stable => sizes.tracks.iter().any(excess),
         Role::Other => false,
     })
 }

@@ -186,6 +186,41 @@ fn a_granted_removal_is_asked_for_once() {
     story.check(calls == keys, &format!("{calls} calls for {keys} steps"));
 }
 
+/// Pods that are about to end count where the rollout waits for them, whatever a hook holds.
+#[test]
+fn what_a_hook_holds_makes_no_room_for_new_pods() {
+    let setup = setup(&[10, 50, 100], &[HookEvent::PodsRemoving], FailurePolicy::Block);
+    let mut setup = setup.replicas(10).surge("25%", "25%");
+    setup = setup.with(|spec| spec.wait_for_termination = true);
+    setup.stop_ms = 30_000;
+    let mut story = Story::new(&setup);
+    story.0.strict = true;
+    story.act(Act::Template(2)).held_at(1).run(1000).act(Act::Abort);
+    story.until_that("the new pod ends", |world| world.size(2) == 0);
+    story.act(Act::Retry).run(100);
+    story.0.world.endpoint.answer = |_, _| refused();
+    story.run(5000).act(Act::ApproveAll).run(20_000);
+    story.0.world.endpoint.answer = |_, _| done();
+    story.until(Phase::Completed);
+}
+
+/// Fewer replicas are nothing that a stage waits for.
+#[test]
+fn replicas_are_followed_though_a_hook_refuses_the_stage() {
+    for on in
+        [&[HookEvent::StageStarting][..], &[HookEvent::StageStarting, HookEvent::PodsRemoving]]
+    {
+        let setup = setup(&[10, 100], on, FailurePolicy::Block).surge("25%", "25%").replicas(2);
+        let setup = setup.with(|spec| {
+            spec.max_surge = Some(grayrollout::api::IntOrPercent::Count(0));
+        });
+        let mut story = Story::new(&setup);
+        story.0.world.endpoint.answer = |_, _| refused();
+        story.act(Act::Resume).act(Act::Template(2)).run(10).act(Act::Replicas(1));
+        story.run(5000).sizes(&[1, 0]);
+    }
+}
+
 /// On the way back nothing waits for hooks to take note of pods, from the first decision on.
 #[test]
 fn the_way_back_counts_pods_that_no_hook_has_noted() {
