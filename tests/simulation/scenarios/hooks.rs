@@ -11,7 +11,9 @@ use serde_json::Value;
 use super::Story;
 use crate::{
     actors::Act,
-    generate::hook,
+    fair::Sim,
+    generate::{Step, hook, moody},
+    histories::{finish, take},
     world::{Arrived, Setup, World, done, refused},
 };
 
@@ -189,19 +191,34 @@ fn a_granted_removal_is_asked_for_once() {
 /// Pods that are about to end count where the rollout waits for them, whatever a hook holds.
 #[test]
 fn what_a_hook_holds_makes_no_room_for_new_pods() {
-    let setup = setup(&[10, 50, 100], &[HookEvent::PodsRemoving], FailurePolicy::Block);
-    let mut setup = setup.replicas(10).surge("25%", "25%");
-    setup = setup.with(|spec| spec.wait_for_termination = true);
-    setup.stop_ms = 30_000;
-    let mut story = Story::new(&setup);
-    story.0.strict = true;
-    story.act(Act::Template(2)).held_at(1).run(1000).act(Act::Abort);
-    story.until_that("the new pod ends", |world| world.size(2) == 0);
-    story.act(Act::Retry).run(100);
-    story.0.world.endpoint.answer = |_, _| refused();
-    story.run(5000).act(Act::ApproveAll).run(20_000);
-    story.0.world.endpoint.answer = |_, _| done();
-    story.until(Phase::Completed);
+    let mut setup = Setup::new(&[10, 50, 100]).surge("25%", "25%").replicas(0).with(|spec| {
+        let [one, two] = ["h1", "h2"];
+        let on = [HookEvent::PodsRemoving, HookEvent::RolledBack];
+        spec.hooks =
+            vec![hook(one, &on[..1], FailurePolicy::Ignore), hook(two, &on, FailurePolicy::Ignore)];
+    });
+    (setup.start_ms, setup.stop_ms) = (300, 300);
+    let mut sim = Sim::new(&setup);
+    sim.world.endpoint.answer = moody;
+    let act = Step::Act;
+    let steps = [
+        act(Act::Replicas(10)),
+        act(Act::WaitForTermination(true)),
+        act(Act::Template(2)),
+        Step::Fair(10),
+        act(Act::ApproveNext),
+        act(Act::Abort),
+        Step::Fair(30),
+        act(Act::Resume),
+        Step::Fair(1000),
+        act(Act::Pause(false)),
+        Step::Fair(3011),
+        act(Act::Retry),
+        act(Act::Resume),
+    ];
+    let told = steps.iter().try_for_each(|step| take(&mut sim, step));
+    let told = told.and_then(|()| finish(&mut sim));
+    sim.tell(told);
 }
 
 /// Fewer replicas are nothing that a stage waits for.
@@ -210,14 +227,15 @@ fn replicas_are_followed_though_a_hook_refuses_the_stage() {
     for on in
         [&[HookEvent::StageStarting][..], &[HookEvent::StageStarting, HookEvent::PodsRemoving]]
     {
-        let setup = setup(&[10, 100], on, FailurePolicy::Block).surge("25%", "25%").replicas(2);
-        let setup = setup.with(|spec| {
+        let setup = setup(&[10, 50, 100], on, FailurePolicy::Block).surge("25%", "25%").replicas(2);
+        let mut setup = setup.with(|spec| {
             spec.max_surge = Some(grayrollout::api::IntOrPercent::Count(0));
         });
+        (setup.start_ms, setup.stop_ms) = (300, 300);
         let mut story = Story::new(&setup);
         story.0.world.endpoint.answer = |_, _| refused();
-        story.act(Act::Resume).act(Act::Template(2)).run(10).act(Act::Replicas(1));
-        story.run(5000).sizes(&[1, 0]);
+        story.run(10).act(Act::Resume).act(Act::Template(2)).run(10).act(Act::Replicas(1));
+        story.run(4000).sizes(&[1, 0]);
     }
 }
 
