@@ -270,7 +270,12 @@ fn series_end_with_the_last_grayrollout_of_a_namespace() {
         t.completed("web").await;
         let of_namespace = format!(r#"namespace="{}""#, t.namespace);
         let counted = ["grayrollout_rollouts_total", of_namespace.as_str()];
-        assert!(t.metric(&counted).await > 0.0);
+        // It is counted a moment after the status that tells of it.
+        let end = tokio::time::Instant::now() + t.at_most(5);
+        while t.metric(&counted).await == 0.0 {
+            assert!(tokio::time::Instant::now() < end, "the rollout is counted");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
         t.kubectl(&["delete", "gr", "web"]).await;
         t.until("it is released", |now| !now.deployment("web").flag("/spec/paused")).await;
         let end = tokio::time::Instant::now() + t.at_most(10);
