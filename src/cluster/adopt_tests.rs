@@ -76,6 +76,7 @@ async fn an_edit_and_a_deletion_are_of_the_one_that_was_seen() {
     assert_eq!(api.index.rollouts(), []);
     let sent = api.sent();
     assert_eq!(sent[0].0, "PATCH");
+    assert!(sent[0].1.contains("force=true"), "the annotation counts: {}", sent[0].1);
     assert_eq!(sent[0].2["metadata"]["uid"], "g-1");
     assert_eq!(sent[0].2["metadata"]["resourceVersion"], "9");
     assert_eq!(sent[1].0, "DELETE");
@@ -83,4 +84,15 @@ async fn an_edit_and_a_deletion_are_of_the_one_that_was_seen() {
     // Gone is gone: late news of it is old.
     api.index.put::<Rollouts>(serde_json::from_value(made("11")).unwrap());
     assert_eq!(api.index.rollouts(), []);
+}
+
+#[tokio::test]
+async fn an_edit_of_one_that_changed_meanwhile_is_planned_again() {
+    let api = Api::new(vec![failed(409, "Conflict"), (200, made("10"))]);
+    let (uid, resource_version) = ("g-1".into(), "9".into());
+    let apply = AdoptionAction::Apply { uid, resource_version, stages: vec![10, 100] };
+    let error = api.applier.adopt(&target(), &apply).await.unwrap_err();
+    assert!(matches!(error, CallError::Conflict(_)), "{error:?}");
+    assert_eq!(api.sent()[1].0, "GET");
+    assert!(is_cached(&api));
 }

@@ -48,7 +48,9 @@ fn decide(stages: Option<&str>, rollout: Option<Rollout>) -> AdoptionPlan {
     adopt(&Adoption { target: target(), stages, rollout, other: None })
 }
 
+/// What is told, always on the Deployment, whose owner has written the annotation.
 fn reason(plan: &AdoptionPlan) -> &'static str {
+    assert!(plan.event.as_ref().is_none_or(|event| event.on == EventOn::Target));
     plan.event.as_ref().map_or("", |event| event.kind.reason())
 }
 
@@ -58,6 +60,13 @@ fn a_grayrollout_is_made_where_there_is_none() {
     assert_eq!(plan.action, Some(AdoptionAction::Create { stages: vec![10, 50, 100] }));
     assert_eq!(reason(&plan), "GrayRolloutCreated");
     assert_eq!(decide(None, None), AdoptionPlan::default());
+}
+
+#[test]
+fn there_can_be_as_many_stages_as_a_grayrollout_has() {
+    let stages: Vec<i32> = (1..=20).map(|stage| if stage == 20 { 100 } else { stage }).collect();
+    let plan = decide(Some(&written(&stages)), None);
+    assert_eq!(plan.action, Some(AdoptionAction::Create { stages }));
 }
 
 #[test]

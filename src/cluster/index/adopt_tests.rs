@@ -102,4 +102,27 @@ fn another_grayrollout_of_the_deployment_is_seen() {
     assert!(world.told().contains(&adoption()));
     let seen = world.index.adoption(&key("web")).unwrap();
     assert_eq!(seen.other.as_deref(), Some("canary"));
+    world.put::<Rollouts>(&made("12"));
+    let seen = world.index.adoption(&key("web")).unwrap();
+    assert_eq!(seen.other.as_deref(), Some("canary"), "its own is no other");
+    world.index.remove::<Rollouts>(&key("canary"), "g-2");
+    assert_eq!(world.index.adoption(&key("web")).unwrap().other, None);
+}
+
+#[test]
+fn a_grayrollout_that_someone_wrote_is_no_matter_without_the_annotation() {
+    let world = World::new();
+    world.put::<Deployments>(&deployment("web", "d-1", "10"));
+    world.put::<Rollouts>(&rollout("web", "g-1", "11"));
+    assert!(!world.told().contains(&adoption()));
+    assert!(world.index.adoption(&key("web")).is_none());
+}
+
+#[test]
+fn the_next_deployment_of_the_name_asks_anew() {
+    let world = World::new();
+    world.put::<Deployments>(&asking("10", "10,100"));
+    world.told();
+    world.put::<Deployments>(&with(asking("20", "10,100"), "/metadata/uid", json!("d-2")));
+    assert!(world.told().contains(&adoption()));
 }
