@@ -364,7 +364,6 @@ fn created(facts: &Facts<'_>, size: i32, want: i32) -> Event {
             "created the ReplicaSet of revision {} with {size} of {want} pods",
             facts.template_revision(),
         ),
-        // The GrayRollout was told that the rollout started.
-        on: EventOn::Target,
+        on: EventOn::Both,
     }
 }
