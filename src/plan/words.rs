@@ -151,7 +151,7 @@ fn stalled(facts: &Facts<'_>, standing: &Standing, status: &GrayRolloutStatus) -
             retry(facts, status),
         ),
         Reason::StableLost => format!(
-            "{place}: the ReplicaSet of the stable revision {} is gone, so there is nothing to go back to and an abort is refused; approve a stage to go on with the new revision alone, or set another template",
+            "{place}: the ReplicaSet of the stable revision {} is gone, so there is nothing to go back to and an abort changes nothing; approve a stage to go on with the new revision alone, or set another template",
             status.stable_revision.as_deref().unwrap_or("unknown"),
         ),
         Reason::ReplicaFailure => format!(

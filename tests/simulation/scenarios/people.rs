@@ -93,6 +93,26 @@ fn a_new_template_starts_though_the_way_back_is_stuck() {
 }
 
 /// A1292, K339.
+/// At no replicas the native controller gives the youngest ReplicaSet that there is everything.
+#[test]
+fn an_abandoned_revision_gets_no_pod_when_replicas_come_back() {
+    for given_up in [false, true] {
+        let mut story = Story::new(&Setup::new(&[10, 50, 100]));
+        story.act(Act::Template(2)).held_at(1).run(3000);
+        story.act(Act::Template(3)).held_at(1).run(3000).sizes(&[9, 0, 1]);
+        if given_up {
+            story.act(Act::Abort).rolled_back(1);
+        }
+        story.act(Act::Replicas(0)).run(5000).sizes(&[0, 0, 0]).act(Act::Replicas(6));
+        for _ in 0..200 {
+            story.run(20);
+            let abandoned = story.world().size(2);
+            story.check(abandoned == 0, &format!("{abandoned} pods of what was superseded"));
+        }
+        story.sizes(if given_up { &[6, 0, 0] } else { &[5, 0, 1] });
+    }
+}
+
 #[test]
 fn requests_with_nothing_rolling_out_do_nothing() {
     let mut story = Story::new(&ten());
