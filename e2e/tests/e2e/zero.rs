@@ -57,6 +57,29 @@ fn pushed_at_zero() {
     });
 }
 
+/// A version that was superseded is younger than the stable one; it gets nothing either.
+#[test]
+fn zero_and_back_after_another_was_superseded() {
+    run(async |t: &Test| {
+        t.manage(10, &grayrollout("web", &[10, 50, 100])).await;
+        t.push("web", "v2").await;
+        t.held("web", 1, 1, 9).await;
+        t.push("web", "v3").await;
+        t.held("web", 1, 1, 9).await;
+        t.until("v2 is drained", |now| now.asked("web", "v2") == 0).await;
+        t.scale("web", 0).await;
+        t.until("nothing but v1 is left to come first", |now| {
+            let sets = now.replica_sets(now.deployment("web"));
+            now.split("web") == Split { new: 0, old: 0 } && sets.len() == 1
+        })
+        .await;
+        let start = t.record.newest();
+        t.scale("web", 6).await;
+        t.held("web", 1, 1, 5).await;
+        assert_eq!(t.most_since(start, |now| now.asked("web", "v2")), 0);
+    });
+}
+
 /// After a rollback 0 and back brings v1 again, not what failed.
 #[test]
 fn zero_and_back_after_a_rollback() {
