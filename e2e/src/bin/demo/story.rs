@@ -168,7 +168,7 @@ Everything stays up until Ctrl-C. In another terminal:
   kubectl scale deployment/web --replicas=20             # the stages follow
   kubectl get events --field-selector involvedObject.kind=GrayRollout
 
-The operator's log: {log}",
+The operator serves the namespace {NAMESPACE} alone. Its log: {log}",
             kubeconfig = self.cluster.kubeconfig.display(),
             log = log.display(),
         ));
