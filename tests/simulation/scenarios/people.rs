@@ -93,6 +93,16 @@ fn a_new_template_starts_though_the_way_back_is_stuck() {
 }
 
 /// A1292, K339.
+#[test]
+fn a_retry_beside_an_abort_is_one_decision() {
+    let mut story = Story::new(&Setup::new(&[10, 50, 100]));
+    story.act(Act::Quota(true)).act(Act::Template(2)).until(Phase::Stalled);
+    story.act(Act::Retry).act(Act::Abort).passes(1);
+    let status = story.status();
+    story.check(status.rollout == Some(2), "the next rollout has started");
+    story.act(Act::Quota(false)).held_at(1).sizes(&[9, 1]);
+}
+
 /// At no replicas the native controller gives the youngest ReplicaSet that there is everything.
 #[test]
 fn an_abandoned_revision_gets_no_pod_when_replicas_come_back() {
