@@ -271,8 +271,7 @@ impl Gate<'_, '_> {
                 kept.push((index, size));
             }
         }
-        let paced = room_without(sizes, &kept);
-        let waits = kept != shrinking;
+        let paced = if kept == shrinking { growing.clone() } else { room_without(sizes, &kept) };
         for &(index, size) in &growing {
             if natively.is_some_and(|(other, all)| other == index && all != size) {
                 continue;
@@ -281,7 +280,7 @@ impl Gate<'_, '_> {
                 kept.iter().find(|(i, _)| *i == at).map_or_else(|| size_of(at), |(_, size)| *size)
             };
             let room = paced.iter().find(|(at, _)| *at == index).map_or(0, |(_, size)| *size);
-            let most = if waits { size.min(room) } else { size };
+            let most = size.min(room);
             // The native controller would give all to the only one itself.
             let alone = (0..sizes.tracks.len()).all(|at| at == index || after(at) == 0);
             if most > size_of(index)

@@ -92,7 +92,6 @@ fn a_new_template_starts_though_the_way_back_is_stuck() {
     story.act(Act::ApproveAll).completed(3);
 }
 
-/// A1292, K339.
 #[test]
 fn a_retry_beside_an_abort_is_one_decision() {
     let mut story = Story::new(&Setup::new(&[10, 50, 100]));
@@ -123,6 +122,7 @@ fn an_abandoned_revision_gets_no_pod_when_replicas_come_back() {
     }
 }
 
+/// A1292, K339.
 #[test]
 fn requests_with_nothing_rolling_out_do_nothing() {
     let mut story = Story::new(&ten());
