@@ -125,10 +125,10 @@ fn settles_natively(tracks: &[Track<'_>]) -> bool {
 /// of a failed template, and at no replicas the one of a template that is not fully approved, and
 /// any that is younger than the stable one, since without the former the youngest gets everything.
 fn leftovers<'a>(facts: &Facts<'a>, draft: &Draft) -> Vec<&'a ReplicaSet> {
-    let stable = draft.status.stable_revision.as_deref();
-    let younger = |rs: &ReplicaSet| {
-        facts.of_revision(stable).is_some_and(|stable| rs.created >= stable.created)
+    let Some(stable) = facts.of_revision(draft.status.stable_revision.as_deref()) else {
+        return Vec::new();
     };
+    let younger = |rs: &ReplicaSet| rs.created >= stable.created;
     let unwanted = match draft.course {
         Course::Back | Course::RolledBack => true,
         Course::Forward => {
@@ -140,7 +140,7 @@ fn leftovers<'a>(facts: &Facts<'a>, draft: &Draft) -> Vec<&'a ReplicaSet> {
         .replica_sets
         .iter()
         .copied()
-        .filter(|rs| unwanted && facts.of_revision(stable).is_some_and(|s| s.uid != rs.uid))
+        .filter(|rs| unwanted && rs.uid != stable.uid)
         .filter(|rs| rs.template == facts.target.template || facts.replicas() == 0 && younger(rs))
         .filter(|rs| rs.replicas == 0 && rs.current == 0 && rs.terminating == 0 && rs.is_observed())
         .collect()
