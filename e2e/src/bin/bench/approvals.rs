@@ -28,6 +28,7 @@ pub async fn measure(test: &Test, report: &mut Report) {
     ] {
         let latencies = approved(test, name, pause).await;
         let samples: Vec<f64> = latencies.iter().map(|latency| latency.stored).collect();
+        report.add([growth(name, &samples)]);
         let received: Vec<f64> = latencies.iter().map(|latency| latency.received).collect();
         report.add([Figure {
             what: what.to_owned(),
@@ -42,6 +43,19 @@ pub async fn measure(test: &Test, report: &mut Report) {
             }),
             samples,
         }]);
+    }
+}
+
+/// Each rollout adds an old revision, up to the ten that a Deployment keeps.
+fn growth(name: &str, samples: &[f64]) -> Figure {
+    let part = samples.len() / 4;
+    Figure {
+        what: format!("approvals, {name}: the last quarter, with ten old revisions, ms"),
+        unit: "ms",
+        samples: samples.iter().skip(samples.len() - part).copied().collect(),
+        native: samples.iter().take(part).copied().collect(),
+        target: None,
+        more: json!({"native": "the operator's own first quarter, with none to five"}),
     }
 }
 

@@ -99,8 +99,12 @@ impl Mark {
         self.requests_in(test, &test.namespace)
     }
 
-    /// The requests in another namespace.
+    /// The requests in another namespace, and in those that have its name and a part's.
     pub fn requests_in(&self, test: &Test, namespace: &str) -> Vec<Request> {
+        let within = |name: &str| {
+            name.strip_prefix(namespace)
+                .is_some_and(|part| part.is_empty() || part.starts_with('-'))
+        };
         let mut log = std::fs::File::open(&test.cluster.audit_log).expect("the audit log opens");
         let mut bytes = Vec::new();
         log.seek(SeekFrom::Start(self.0)).expect("it is at least that long");
@@ -111,7 +115,7 @@ impl Mark {
             .filter_map(|line| serde_json::from_str::<Value>(line).ok())
             .filter(|event| {
                 event.text("/stage") == "ResponseComplete"
-                    && event.text("/objectRef/namespace") == namespace
+                    && within(event.text("/objectRef/namespace"))
             })
             .filter_map(|event| Request::read(&event))
             .collect();

@@ -22,7 +22,8 @@ mod scale;
 use grayrollout_e2e::{Test, cluster, run, run_without_operator};
 use report::Report;
 
-const PARTS: [&str; 6] = ["approvals", "first-pod", "rollouts", "noise", "crowd", "scale"];
+const PARTS: [&str; 7] =
+    ["approvals", "first-pod", "rollouts", "noise", "crowd", "impatient", "scale"];
 
 fn main() {
     let mut parts: Vec<String> = std::env::args().skip(1).collect();
@@ -38,6 +39,9 @@ fn main() {
             // These start operators of their own.
             "crowd" => run_without_operator(async |test: &Test| {
                 crowd::measure(test, &mut report).await;
+            }),
+            "impatient" => run_without_operator(async |test: &Test| {
+                crowd::impatient(test, &mut report).await;
             }),
             "scale" => run_without_operator(async |test: &Test| {
                 scale::measure(test, &mut report).await;

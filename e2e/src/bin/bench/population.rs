@@ -53,20 +53,21 @@ impl<'t> Population<'t> {
         operator
     }
 
-    /// An operator for its namespace that was just started.
+    /// An operator that was just started, for its namespace, or for all where it has several.
     pub fn operator_starting(&self) -> Operator {
-        self.operator_of(&self.namespace)
+        let namespace = if self.per_namespace == 0 { &self.namespace } else { "" };
+        self.operator_of(namespace, &[])
     }
 
-    /// An operator for all namespaces that was just started.
-    pub fn operator_of_all_starting(&self) -> Operator {
-        self.operator_of("")
+    /// An operator for all namespaces that was just started, with further flags.
+    pub fn operator_of_all_starting(&self, args: &[&str]) -> Operator {
+        self.operator_of("", args)
     }
 
-    fn operator_of(&self, namespace: &str) -> Operator {
+    fn operator_of(&self, namespace: &str, args: &[&str]) -> Operator {
         let cluster = self.test.cluster;
         let log = cluster.dir.join(format!("{}.log", self.namespace));
-        Operator::spawn(cluster, &cluster.operator_kubeconfig, namespace, log, &[], &[])
+        Operator::spawn(cluster, &cluster.operator_kubeconfig, namespace, log, args, &[])
     }
 
     /// Creates Deployments, and waits for their ReplicaSets and pods.
@@ -119,6 +120,22 @@ impl<'t> Population<'t> {
         .await;
     }
 
+    /// Deletes all of them, so many there are.
+    pub async fn delete(&self, count: usize) {
+        let mut namespaces: Vec<_> = (0..count).map(|number| self.namespace_of(number)).collect();
+        namespaces.push(self.namespace.clone());
+        namespaces.sort();
+        namespaces.dedup();
+        let paths = namespaces.iter().map(|namespace| format!("/api/v1/namespaces/{namespace}"));
+        let paths: Vec<_> = paths.collect();
+        for path in &paths {
+            self.api.delete(path).await.expect("it ends");
+        }
+        for path in &paths {
+            until("a namespace is gone", async || self.api.get(path).await.is_err()).await;
+        }
+    }
+
     /// Approves a stage.
     pub async fn approve(&self, number: usize, rollout: i64, stage: i64) {
         let path = self.path("grayrollout.dev/v1alpha1", "grayrollouts", number) + "/status";
@@ -138,16 +155,19 @@ impl<'t> Population<'t> {
 
     /// Objects of a kind in its namespace, or everywhere where it has several, without reading them.
     pub async fn count(&self, version: &str, plural: &str) -> usize {
-        let path = path_of(version, &self.namespace, plural);
-        let path = if self.per_namespace == 0 {
-            path
-        } else {
-            path.replace(&format!("namespaces/{}/", self.namespace), "")
-        };
-        let path = path + "?limit=1";
+        let path = self.list_path(version, plural) + "?limit=1";
         let list = self.api.get(&path).await.expect("a list");
         let more = usize::try_from(list.int("/metadata/remainingItemCount")).unwrap_or(0);
         list.list("/items").len() + more
+    }
+
+    /// The path of all objects of a kind in its namespace, or everywhere where it has several.
+    pub fn list_path(&self, version: &str, plural: &str) -> String {
+        let path = path_of(version, &self.namespace, plural);
+        if self.per_namespace == 0 {
+            return path;
+        }
+        path.replace(&format!("namespaces/{}/", self.namespace), "")
     }
 
     /// Waits until there are so many objects of a kind.

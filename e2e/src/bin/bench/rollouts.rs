@@ -30,7 +30,20 @@ struct Case {
     name: &'static str,
     words: &'static str,
     strategy: Option<(Value, Value)>,
+    stages: &'static [i64],
+    times_native: f64,
+    most_writes: Option<f64>,
 }
+
+/// Four stages without limits of their own on what they write.
+const CASE: Case = Case {
+    name: "defaults",
+    words: "all defaults",
+    strategy: None,
+    stages: &STAGES,
+    times_native: 2.0,
+    most_writes: None,
+};
 
 /// Measures rollouts with several bounds.
 pub async fn measure(test: &Test, report: &mut Report) {
@@ -39,23 +52,38 @@ pub async fn measure(test: &Test, report: &mut Report) {
             name: "one-zero",
             words: "surge 1, unavailable 0",
             strategy: Some((json!(1), json!(0))),
+            times_native: 1.5,
+            most_writes: Some(40.0),
+            ..CASE
+        },
+        Case {
+            name: "whole",
+            words: "one stage of 100%, surge 1, unavailable 0",
+            strategy: Some((json!(1), json!(0))),
+            stages: &[100],
+            times_native: 1.1,
+            ..CASE
         },
         Case {
             name: "quarter-zero",
             words: "surge 25%, unavailable 0",
             strategy: Some((json!("25%"), json!(0))),
+            most_writes: Some(25.0),
+            ..CASE
         },
         Case {
             name: "one-quarter",
             words: "surge 1, unavailable 25%",
             strategy: Some((json!(1), json!("25%"))),
+            ..CASE
         },
         Case {
             name: "quarter-quarter",
             words: "surge 25%, unavailable 25%",
             strategy: Some((json!("25%"), json!("25%"))),
+            ..CASE
         },
-        Case { name: "defaults", words: "all defaults", strategy: None },
+        CASE,
     ];
     for case in &cases {
         let rounds = case.rounds(test).await;
@@ -111,7 +139,7 @@ impl Case {
     }
 
     fn grayrollout(&self, name: &str) -> Value {
-        let plain = grayrollout(name, &STAGES);
+        let plain = grayrollout(name, self.stages);
         let Some((_, unavailable)) = &self.strategy else { return plain };
         plain.with(json!({"spec": {"maxUnavailable": unavailable}}))
     }
@@ -122,7 +150,7 @@ impl Case {
             unit: "s",
             samples: rounds.iter().map(|round| of(&round.ours)).collect(),
             native: rounds.iter().map(|round| of(&round.native)).collect(),
-            target: Some(Target::TimesNative(1.5)),
+            target: Some(Target::TimesNative(self.times_native)),
             more: Value::Null,
         };
         [figure("pods replaced", |took| took.pods), figure("told complete", |took| took.told)]
@@ -139,7 +167,7 @@ impl Case {
             what: format!("writes, {}", self.words),
             unit: "requests",
             native: rounds.iter().map(|round| total(&round.native_writes)).collect(),
-            target: Some(Target::Most(50.0)),
+            target: self.most_writes.map(Target::Most),
             more: json!({
                 "mostOfOurs": worst.map(|round| &round.our_writes),
                 "nativeBesideIt": worst.map(|round| &round.native_writes),

@@ -22,6 +22,9 @@ const GRAY: &str = "grayrollout.dev/v1alpha1";
 const LATE: usize = 99_999;
 /// The policies are evaluated for every GrayRollout of a namespace at each write there.
 const PER_NAMESPACE: usize = 100;
+/// The lease that the shipped role allows, and one pod whose container starts again.
+const ELECTING: [&str; 4] =
+    ["--leader-elect=true", "--lease-namespace=grayrollout-system", "--identity", "bench"];
 
 /// Measures each size, with two revisions of every Deployment.
 pub async fn measure(test: &Test, report: &mut Report) {
@@ -30,18 +33,17 @@ pub async fn measure(test: &Test, report: &mut Report) {
     let late = Population::new(test, "bench-scale", 4).await;
     let resting = late.spread(PER_NAMESPACE, 0);
     late.deploy(LATE..LATE + 1).await;
-    let mut operator = late.operator_of_all_starting();
+    let mut operator = late.operator_of_all_starting(&[]);
     operator.ready().await;
     late.manage(LATE..LATE + 1, &[25, 50, 75, 100]).await;
     late.completed(&operator, 1).await;
-    let (mut present, mut version) = (0, 1);
+    let mut present = 0;
     for size in SIZES.into_iter().filter(|size| *size <= most) {
         println!("at rest: {present} -> {size} rollouts");
         grow(&resting, &operator, present..size).await;
         present = size;
-        version += 1;
         let figures;
-        (operator, figures) = beside(&late, operator, size, version).await;
+        (operator, figures) = beside(&late, operator, size).await;
         report.add(figures);
     }
 }
@@ -59,27 +61,49 @@ async fn grow(resting: &Population<'_>, operator: &Operator, numbers: std::ops::
     resting.completed(operator, numbers.end + 1).await;
 }
 
-/// Kills the operator while a stage is held, approves it, and starts another one.
-async fn beside(
-    late: &Population<'_>,
+/// A start with an approval outstanding.
+struct Started {
     operator: Operator,
-    size: usize,
-    version: usize,
-) -> (Operator, Vec<Figure>) {
-    late.push(LATE..LATE + 1, &format!("v{version}")).await;
-    let rollout = held(late).await;
+    at: Instant,
+    /// When it was ready, in s.
+    ready: f64,
+    /// When it first wrote a ReplicaSet, in s.
+    first: f64,
+}
+
+/// Kills the operator while a stage is held, approves it, and starts another one with these flags.
+async fn killed(late: &Population<'_>, operator: Operator, size: usize, flags: &[&str]) -> Started {
+    let number = late.get(GRAY, "grayrollouts", LATE).await.int("/status/rollout") + 1;
+    late.push(LATE..LATE + 1, &format!("late-{number}")).await;
+    until("the first stage is held", async || {
+        let status = late.get(GRAY, "grayrollouts", LATE).await;
+        let status = status.at("/status");
+        (status.text("/phase"), status.int("/rollout"), status.int("/stage"))
+            == ("AwaitingApproval", number, 1)
+    })
+    .await;
     drop(operator);
-    late.approve(LATE, rollout, 4).await;
+    late.approve(LATE, number, 4).await;
 
     let mark = Mark::now(late.test);
-    let (start, began) = (Instant::now(), Timestamp::now());
-    let mut operator = late.operator_of_all_starting();
+    let (at, began) = (Instant::now(), Timestamp::now());
+    let mut operator = late.operator_of_all_starting(flags);
     operator.ready().await;
-    let ready = start.elapsed();
+    let ready = at.elapsed().as_secs_f64();
     late.completed(&operator, size + 1).await;
     let requests = mark.requests_in(late.test, &late.namespace);
     let first = requests.iter().find(|it| it.ours && it.wrote() && it.resource == "replicasets");
     let first = first.map_or(f64::NAN, |it| millis(began, it.answered) / 1000.0);
+    Started { operator, at, ready, first }
+}
+
+/// Starts an operator again and again, and measures the last one at rest.
+async fn beside(late: &Population<'_>, operator: Operator, size: usize) -> (Operator, Vec<Figure>) {
+    // The first of the two takes the lease, and dies without giving it back.
+    let candidate = killed(late, operator, size, &ELECTING).await.operator;
+    let elected = killed(late, candidate, size, &ELECTING).await;
+    let Started { operator, at: start, ready, first } =
+        killed(late, elected.operator, size, &[]).await;
 
     tokio::time::sleep(MINUTE.saturating_sub(start.elapsed())).await;
     let early = operator.usage();
@@ -115,13 +139,7 @@ async fn beside(
             of(&[(1000, 0.02)]),
         ),
         figure("CPU in the first 60 s", "s", early.cpu_seconds, None, of(&[(1000, 0.5)])),
-        figure(
-            "start -> ready",
-            "s",
-            ready.as_secs_f64(),
-            None,
-            of(&[(1000, 2.0), (10_000, 15.0)]),
-        ),
+        figure("start -> ready", "s", ready, None, of(&[(1000, 2.0), (10_000, 15.0)])),
         figure(
             "start -> first ReplicaSet write of an outstanding approval",
             "s",
@@ -129,17 +147,13 @@ async fn beside(
             None,
             of(&[(100, 0.3)]),
         ),
+        figure(
+            "the same with leader election, a container started again",
+            "s",
+            elected.first,
+            None,
+            of(&[(100, 1.0)]),
+        ),
     ];
     (operator, figures)
-}
-
-/// Waits until the first stage is held, and tells the rollout's number.
-async fn held(late: &Population<'_>) -> i64 {
-    until("the first stage is held", async || {
-        let status = late.get(GRAY, "grayrollouts", LATE).await;
-        let status = status.at("/status");
-        status.text("/phase") == "AwaitingApproval" && status.int("/stage") == 1
-    })
-    .await;
-    late.get(GRAY, "grayrollouts", LATE).await.int("/status/rollout")
 }
