@@ -184,7 +184,7 @@ pub(super) const RULES: &[Rule] = &[
             "has(self.status.rollout) && has(self.status.stage) && has(self.status.phase) && \
              self.status.phase in ['Progressing', 'AwaitingApproval', 'Paused', 'Stalled', 'RollingBack'] \
              ? 'status.abort must name the rollout under way: rollout: %d'.format([self.status.rollout]) \
-             : 'nothing can be aborted now: the phase is %s; to go back, set the earlier template again (kubectl rollout undo)'\
+             : 'nothing can be aborted now: the phase is %s; to go back, set the earlier template again (kubectl gray undo)'\
              .format([has(self.status.phase) ? self.status.phase : 'not known yet'])",
         ),
         optional_old_self: true,

@@ -44,7 +44,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<(), Failure> {
     if status.rollout.is_some_and(|rollout| rollout != meant) {
         return Err(superseded(&session, context.style, &args.name, meant, None).await);
     }
-    let stage = stage_to_approve(args, &status)?;
+    let stage = stage_to_approve(args, &status, &session.flags)?;
     if approved_stage(&seen.gray, &status) >= stage {
         let by = status.approval.as_ref().and_then(|a| a.by.as_deref()).unwrap_or("someone");
         return say(format!("rollout {meant}: stage {stage} is approved already, by {by}"));
@@ -71,7 +71,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<(), Failure> {
 }
 
 /// The stage to approve, or why there is none.
-fn stage_to_approve(args: &Args, status: &GrayRolloutStatus) -> Result<i32, Failure> {
+fn stage_to_approve(args: &Args, status: &GrayRolloutStatus, flags: &str) -> Result<i32, Failure> {
     let name = &args.name;
     let phase = status.phase.map_or("not known yet", Phase::as_str);
     let approvable = matches!(
@@ -80,7 +80,7 @@ fn stage_to_approve(args: &Args, status: &GrayRolloutStatus) -> Result<i32, Fail
     );
     let (Some(at), Some(last), true) = (status.stage, status.stages, approvable) else {
         return Err(Failure::Error(format!(
-            "nothing can be approved now: the phase is {phase}; see: kubectl gray status {name}"
+            "nothing can be approved now: the phase is {phase}; see: kubectl gray status {name}{flags}"
         )));
     };
     let stage = args.stage.unwrap_or(at + 1);
@@ -204,8 +204,9 @@ async fn differences(
 mod tests {
     use super::*;
 
-    fn args(stage: Option<i32>) -> Args {
-        Args { name: "web".into(), stage, rollout: None, yes: false }
+    fn to_approve(stage: Option<i32>, status: &GrayRolloutStatus) -> Result<i32, Failure> {
+        let args = Args { name: "web".into(), stage, rollout: None, yes: false };
+        stage_to_approve(&args, status, " -n shop")
     }
 
     fn status(phase: Phase, stage: Option<i32>) -> GrayRolloutStatus {
@@ -215,20 +216,21 @@ mod tests {
     #[test]
     fn the_next_stage_is_approved_unless_another_is_named() {
         let at = status(Phase::AwaitingApproval, Some(1));
-        assert_eq!(stage_to_approve(&args(None), &at), Ok(2));
-        assert_eq!(stage_to_approve(&args(Some(3)), &at), Ok(3));
-        assert_eq!(stage_to_approve(&args(None), &status(Phase::Progressing, Some(0))), Ok(1));
+        assert_eq!(to_approve(None, &at), Ok(2));
+        assert_eq!(to_approve(Some(3), &at), Ok(3));
+        assert_eq!(to_approve(None, &status(Phase::Progressing, Some(0))), Ok(1));
     }
 
     #[test]
     fn what_cannot_be_approved_says_why() {
-        let last = stage_to_approve(&args(None), &status(Phase::Progressing, Some(3)));
+        let last = to_approve(None, &status(Phase::Progressing, Some(3)));
         assert!(last.unwrap_err().message().contains("nothing left to approve"));
-        let beyond = stage_to_approve(&args(Some(4)), &status(Phase::AwaitingApproval, Some(1)));
+        let beyond = to_approve(Some(4), &status(Phase::AwaitingApproval, Some(1)));
         assert_eq!(beyond.unwrap_err().code(), 2);
         for phase in [Phase::Completed, Phase::RolledBack, Phase::RollingBack, Phase::Pending] {
-            let none = stage_to_approve(&args(None), &status(phase, None)).unwrap_err();
+            let none = to_approve(None, &status(phase, None)).unwrap_err();
             assert!(none.message().contains(phase.as_str()), "{none:?}");
+            assert!(none.message().ends_with("kubectl gray status web -n shop"), "{none:?}");
         }
     }
 }

@@ -88,7 +88,7 @@ enum Command {
     Plan(plan::Args),
     /// List the rollouts so far.
     History(history::Args),
-    /// Put the stable revision's pod template back, as kubectl rollout undo does.
+    /// Put the pod template of the stable or an earlier revision back, as kubectl rollout undo does.
     Undo(undo::Args),
     /// Replace all pods, stage by stage, with the same template.
     Restart(restart::Args),

@@ -10,9 +10,10 @@ pub type Args = abort::Args;
 pub async fn run(args: &Args, context: &Context) -> Result<(), Failure> {
     let session = context.session().await?;
     let status = session.gray(&args.name).await?.gray.status.unwrap_or_default();
-    let rollout = args.rollout.or(status.rollout).ok_or_else(|| {
-        Failure::Error("nothing can be retried: nothing was rolled out yet".into())
-    })?;
+    let rollout =
+        args.rollout.or(status.rollout.filter(|rollout| *rollout > 0)).ok_or_else(|| {
+            Failure::Error("nothing can be retried: nothing was rolled out yet".into())
+        })?;
     let retry = json!({ "retry": { "rollout": rollout } });
     let sent = session.patch_status(&args.name, retry).await;
     sent.map_err(|error| session.status_request(&args.name).failure(error))?;

@@ -23,16 +23,38 @@ pub async fn template(
     revision: &str,
 ) -> Result<Option<Value>, Failure> {
     let sets = session.replica_sets(&format!("{POD_TEMPLATE_HASH}={revision}")).await?;
-    let of_target = |set: &&Value| {
-        set.pointer("/metadata/ownerReferences").and_then(Value::as_array).is_some_and(|owners| {
-            owners.iter().any(|owner| {
-                owner.get("kind").and_then(Value::as_str) == Some("Deployment")
-                    && owner.get("name").and_then(Value::as_str) == Some(target)
-            })
-        })
-    };
-    let set = sets.iter().find(of_target);
+    let set = sets.iter().find(|set| is_of(set, target));
     Ok(set.and_then(|set| set.pointer("/spec/template")).map(without_hash))
+}
+
+/// The pod template of the revision with the number that the native controller gave it, in the
+/// annotation deployment.kubernetes.io/revision; `None` where there is none.
+///
+/// # Errors
+///
+/// Fails where ReplicaSets may not be listed.
+pub async fn numbered(
+    session: &Session,
+    target: &str,
+    number: i64,
+) -> Result<Option<Value>, Failure> {
+    let sets = session.replica_sets("").await?;
+    let numbered = |set: &Value| {
+        let said = set.pointer("/metadata/annotations/deployment.kubernetes.io~1revision");
+        said.and_then(Value::as_str) == Some(number.to_string().as_str())
+    };
+    let set = sets.iter().find(|set| is_of(set, target) && numbered(set));
+    Ok(set.and_then(|set| set.pointer("/spec/template")).map(without_hash))
+}
+
+/// Whether a ReplicaSet is a Deployment's.
+fn is_of(set: &Value, target: &str) -> bool {
+    set.pointer("/metadata/ownerReferences").and_then(Value::as_array).is_some_and(|owners| {
+        owners.iter().any(|owner| {
+            owner.get("kind").and_then(Value::as_str) == Some("Deployment")
+                && owner.get("name").and_then(Value::as_str) == Some(target)
+        })
+    })
 }
 
 /// A ReplicaSet's template as the Deployment had it.

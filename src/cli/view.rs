@@ -198,6 +198,10 @@ impl View<'_> {
         {
             (_, stage) if rolling && stage >= number => "approved".to_owned(),
             (Approval::Required, _) => "needs approval".to_owned(),
+            // An automatic stage is not entered by itself from sizes that are no stage's.
+            _ if status.phase == Some(Phase::AwaitingApproval) && number == at + 1 => {
+                "needs approval".to_owned()
+            }
             (Approval::Automatic, _) => "automatic".to_owned(),
         };
         if let Some(soak) = soak {

@@ -116,14 +116,12 @@ pub struct DeploymentPatch {
 }
 
 impl DeploymentPatch {
-    /// Whether it only brings the Deployment, which says what it was, into the form in which the
-    /// native controller changes no size.
+    /// Whether it only brings the Deployment into the form in which the native controller changes
+    /// no size, and saves what it was.
     #[must_use]
     pub fn only_quiets(&self) -> bool {
         self.strategy == Some(Strategy::Recreate)
             && self.paused != Some(false)
-            && self.original == AnnotationChange::Keep
-            && self.rollout == AnnotationChange::Keep
             && self.template_of.is_none()
     }
 }
@@ -218,6 +216,8 @@ pub enum EventKind {
         /// What was changed: paused, strategy, annotations, replicas.
         field: &'static str,
     },
+    /// The ReplicaSet of the stable revision is gone.
+    StableLost,
     /// Pods cannot be created.
     ReplicaFailure,
     /// The Deployment's annotation asks for stages that make no sense.
@@ -257,6 +257,7 @@ impl EventKind {
             Self::ProgressDeadlineExceeded => "ProgressDeadlineExceeded",
             Self::TargetNotFound => "TargetNotFound",
             Self::DriftCorrected { .. } => "DriftCorrected",
+            Self::StableLost => "StableLost",
             Self::ReplicaFailure => "ReplicaFailure",
             Self::InvalidStages => "InvalidStages",
             Self::StagesIgnored => "StagesIgnored",
@@ -277,6 +278,7 @@ impl EventKind {
                 | Self::ProgressDeadlineExceeded
                 | Self::TargetNotFound
                 | Self::DriftCorrected { .. }
+                | Self::StableLost
                 | Self::ReplicaFailure
                 | Self::InvalidStages
                 | Self::StagesIgnored

@@ -296,6 +296,9 @@ fn transitions(
         Reason::ProgressDeadlineExceeded if !had(Reason::ProgressDeadlineExceeded) => {
             tell(EventKind::ProgressDeadlineExceeded, message, EventOn::Rollout);
         }
+        Reason::StableLost if !had(Reason::StableLost) => {
+            tell(EventKind::StableLost, message, EventOn::Rollout);
+        }
         Reason::ReplicaFailure if !had(Reason::ReplicaFailure) => {
             tell(EventKind::ReplicaFailure, message, EventOn::Rollout);
         }

@@ -110,7 +110,11 @@ fn forward(facts: &Facts<'_>, standing: &Standing, status: &GrayRolloutStatus) -
             format!("{place}: the Deployment has no replicas; it goes on once it is scaled up")
         }
         (Phase::AwaitingApproval, _) => {
-            format!("{place}: {pods}; {}", approve(facts, status))
+            let kept = match status.split {
+                Some(_) => "; they stay as they are, since no stage is like that",
+                None => "",
+            };
+            format!("{place}: {pods}{kept}; {}", approve(facts, status))
         }
         (_, Reason::Soaking) => {
             let soak = facts.soak_seconds(status.stage.unwrap_or(0));

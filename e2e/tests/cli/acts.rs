@@ -70,7 +70,26 @@ fn undo_puts_the_stable_template_back() {
         assert_eq!(after.at("/spec/selector"), before.at("/spec/selector"));
         assert_eq!(t.status_now("web").text("/history/0/result"), "RevertedByTemplate");
         let said = gray(t, &["undo", "web"]).await.done();
-        assert!(said.contains("already") && said.contains("kubectl rollout undo"), "{said}");
+        assert!(said.contains("already") && said.contains("kubectl rollout history"), "{said}");
+    });
+}
+
+/// At rest an earlier revision comes back by its number, stage by stage, also where the Deployment
+/// rests paused.
+#[test]
+fn undo_to_an_earlier_revision() {
+    run(async |t: &Test| {
+        at_stage_1(t).await;
+        gray(t, &["approve", "web", "--stage", "3", "--yes"]).await.done();
+        t.completed("web").await;
+        let said = gray(t, &["abort", "web"]).await.failed(1);
+        assert!(said.contains("kubectl gray undo web") && said.contains("--to-revision"), "{said}");
+        let said = gray(t, &["undo", "web", "--to-revision", "99"]).await.failed(1);
+        assert!(said.contains("no revision 99; see: kubectl rollout history"), "{said}");
+        gray(t, &["undo", "web", "--to-revision", "1"]).await.done();
+        t.held("web", 1, 1, 3).await;
+        let image = "/spec/template/spec/containers/0/image";
+        assert_eq!(t.deployment_now("web").text(image), "app:v1");
     });
 }
 

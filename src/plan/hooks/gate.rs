@@ -261,10 +261,11 @@ impl Gate<'_, '_> {
         let size_of = |index: usize| sizes.tracks.get(index).map_or(0, Track::size);
         let (shrinking, growing): (Vec<Resize>, Vec<Resize>) =
             sizes.batch.iter().partition(|(index, size)| *size < size_of(*index));
-        let (mut kept, mut natively) = (Vec::new(), None);
+        let (spec, mut kept, mut natively) = (self.facts.spec, Vec::new(), None);
         for &(index, size) in &shrinking {
             let rest = self.native_rest(sizes, &shrinking, index, size);
-            natively = natively.or(rest);
+            // It is asked for one size at a time.
+            natively = natively.or(rest.filter(|_| is_called(spec, HookEvent::PodsAdding)));
             let free =
                 rest.is_none_or(|(other, all)| self.permit(sizes, other, all, true).is_some());
             if let Some(size) = self.permit(sizes, index, size, false).filter(|_| free) {
@@ -273,9 +274,6 @@ impl Gate<'_, '_> {
         }
         let paced = if kept == shrinking { growing.clone() } else { room_without(sizes, &kept) };
         for &(index, size) in &growing {
-            if natively.is_some_and(|(other, all)| other == index && all != size) {
-                continue;
-            }
             let after = |at: usize| {
                 kept.iter().find(|(i, _)| *i == at).map_or_else(|| size_of(at), |(_, size)| *size)
             };
@@ -283,7 +281,9 @@ impl Gate<'_, '_> {
             let most = size.min(room);
             // The native controller would give all to the only one itself.
             let alone = (0..sizes.tracks.len()).all(|at| at == index || after(at) == 0);
+            let otherwise = natively.is_some_and(|(other, all)| other == index && all != most);
             if most > size_of(index)
+                && !otherwise
                 && let Some(size) = self.permit(sizes, index, most, alone)
             {
                 kept.push((index, size));

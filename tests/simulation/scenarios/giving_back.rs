@@ -159,11 +159,25 @@ fn a_lost_stable_revision_is_told_and_can_be_finished() {
     story.until(Phase::Stalled).run(5000);
     let lost = story.status().conditions.iter().any(|c| c.reason == Reason::StableLost);
     story.check(lost, "StableLost");
+    let told = story.world().log.iter().filter(|line| line.contains("StableLost")).count();
+    story.check(told == 1, "told once");
     let ready = story.world().ready(2);
     story.check(ready >= 2, "capacity is left alone");
     story.act(Act::Abort).run(5000);
     story.check(story.status().phase == Some(Phase::Stalled), "the abort is refused");
     story.act(Act::ApproveAll).completed(2);
+}
+
+/// The version with the pods is the one to go back to then; as its sizes are no stage's, it is said
+/// why the next template waits.
+#[test]
+fn another_template_after_a_lost_stable_revision_says_what_it_waits_for() {
+    let mut story = Story::new(&ten(OnDelete::Hold));
+    story.act(Act::Template(2)).held_at(1).run(3000).act(Act::DeleteSet(0));
+    story.until(Phase::Stalled).act(Act::Template(3)).until(Phase::AwaitingApproval).run(3000);
+    let message = story.status().message.clone().unwrap_or_default();
+    story.check(message.contains("they stay as they are"), &message);
+    story.act(Act::ApproveAll).completed(3);
 }
 
 /// What follows is a first deployment, and not the rollback any more.

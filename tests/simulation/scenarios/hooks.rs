@@ -261,6 +261,25 @@ fn a_lone_revision_gets_no_less_than_the_native_controller_would_give_it() {
     story.sizes(&[0, 4]);
 }
 
+/// What the native controller will give to the last revision is asked for alone, not in turn with
+/// what there is room for until then: neither would ever be granted.
+#[test]
+fn the_last_pods_are_asked_for_in_one_way() {
+    let mut setup = Setup::new(&[100]).surge("25%", "25%").replicas(2).with(|spec| {
+        let on = [HookEvent::PodsAdding, HookEvent::PodsRemoving];
+        spec.hooks = vec![hook("h1", &on, FailurePolicy::Block)];
+        spec.max_surge = Some(grayrollout::api::IntOrPercent::Count(0));
+    });
+    (setup.start_ms, setup.stop_ms) = (300, 300);
+    let mut sim = Sim::new(&setup);
+    sim.world.endpoint.answer = moody;
+    for act in [Act::Template(2), Act::ScaleSet(0, 3), Act::Replicas(10)] {
+        sim.act(&act);
+    }
+    let told = finish(&mut sim);
+    sim.tell(told);
+}
+
 /// Hooks that hang for their whole timeout delay the way back by one timeout each, not by one for
 /// each batch of pods.
 #[test]
