@@ -116,12 +116,14 @@ pub struct DeploymentPatch {
 }
 
 impl DeploymentPatch {
-    /// Whether it only brings the Deployment into the form in which the native controller changes
-    /// no size, and saves what it was.
+    /// Whether it only brings the Deployment, which says what it was, into the form in which the
+    /// native controller changes no size.
     #[must_use]
     pub fn only_quiets(&self) -> bool {
         self.strategy == Some(Strategy::Recreate)
             && self.paused != Some(false)
+            && self.original == AnnotationChange::Keep
+            && self.rollout == AnnotationChange::Keep
             && self.template_of.is_none()
     }
 }

@@ -201,7 +201,8 @@ pub fn when(
     };
     if decision(before) != decision(after) {
         let quiets = matches!(actions, [Action::PatchDeployment(patch)] if patch.only_quiets());
-        return if quiets { StatusWrite::Beside } else { StatusWrite::First };
+        let goes_on = before.rollout == after.rollout;
+        return if quiets && goes_on { StatusWrite::Beside } else { StatusWrite::First };
     }
     let news = |status: &GrayRolloutStatus| {
         let reasons: Vec<_> = status.conditions.iter().map(|c| (c.status, c.reason)).collect();

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use grayrollout_e2e::{Json, Test, deployment, grayrollout, new_template, stages};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     audit::{Mark, Request, millis},
-    figures::{Figure, Target},
+    figures::{Figure, Target, percentile},
     report::Report,
 };
 
@@ -23,7 +23,7 @@ pub async fn measure(test: &Test, report: &mut Report) {
     let gray = grayrollout("gray", &[100]).with(json!({"spec": {"stages": stages}}));
     test.create(&deployment("native", REPLICAS).with(bounds.clone())).await;
     test.manage_with(&deployment("gray", REPLICAS).with(bounds), &gray).await;
-    let (mut ours, mut native) = (Vec::new(), Vec::new());
+    let (mut ours, mut native) = (Vec::<(f64, Vec<Value>)>::new(), Vec::new());
     for round in 0..ROUNDS {
         if round % 20 == 0 {
             println!("templates: {round} of {ROUNDS}");
@@ -46,18 +46,24 @@ pub async fn measure(test: &Test, report: &mut Report) {
             samples.extend(first_pod(&mark.requests(test), name));
         }
     }
+    let samples = |all: &[(f64, Vec<Value>)]| all.iter().map(|(took, _)| *took).collect::<Vec<_>>();
+    let (all, native) = (samples(&ours), samples(&native));
+    let median = percentile(&all, 50);
+    let timeline = ours.into_iter().find(|(took, _)| (took - median).abs() < 1e-9);
+    let timeline = timeline.map(|(_, timeline)| timeline);
     report.add([Figure {
         what: "template patched -> first new pod stored, ms".into(),
         unit: "ms",
-        samples: ours,
+        samples: all,
         native,
         target: Some(Target::Median(60.0)),
-        more: json!({"replicas": REPLICAS}),
+        more: json!({"replicas": REPLICAS, "timelineOfTheMedian": timeline}),
     }]);
 }
 
-/// One Deployment rolls out at a time, so that the first pod is its own.
-fn first_pod(requests: &[Request], name: &str) -> Option<f64> {
+/// One Deployment rolls out at a time, so that the first pod is its own. The time until then, and
+/// what happened in it.
+fn first_pod(requests: &[Request], name: &str) -> Option<(f64, Vec<Value>)> {
     let patch = requests.iter().find(|request| {
         !request.ours
             && !request.native
@@ -67,5 +73,8 @@ fn first_pod(requests: &[Request], name: &str) -> Option<f64> {
     let pod = requests.iter().find(|request| {
         request.verb == "create" && request.resource == "pods" && request.received > patch.received
     })?;
-    Some(millis(patch.received, pod.answered))
+    let within =
+        |request: &&Request| request.received >= patch.received && request.received <= pod.answered;
+    let timeline = requests.iter().filter(within).map(|request| request.since(patch.received));
+    Some((millis(patch.received, pod.answered), timeline.collect()))
 }
