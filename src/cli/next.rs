@@ -124,6 +124,16 @@ fn progressing(
     let stage = usize::try_from(status.stage.unwrap_or(0)).unwrap_or(0);
     let (last, required) =
         (gray.spec.stages.len(), gray.spec.approval_of(stage + 1) == Approval::Required);
+    if let Some(what) = not_allowed(status) {
+        let edit = format!("kubectl edit gr {name}{flags}");
+        return Next {
+            waits_for: format!(
+                "{what}, which the operator may not call: change its URL, or the operator's flag --allow-urls"
+            ),
+            command: edit.clone(),
+            kubectl: edit,
+        };
+    }
     let waits_for = match reason(status) {
         Some(Reason::ScaledToZero) => {
             return Next {
@@ -165,6 +175,18 @@ fn progressing(
 fn waits_for_hook(status: &GrayRolloutStatus) -> Option<String> {
     let (_, hook) = status.message.as_deref()?.split_once("waiting for hook ")?;
     Some(format!("hook {}", hook.split(" at ").next().unwrap_or(hook)))
+}
+
+/// The hook or check that is waited for and whose URL the operator's flag --allow-urls refuses.
+fn not_allowed(status: &GrayRolloutStatus) -> Option<String> {
+    let refused = |message: &str| message.contains("--allow-urls");
+    if waits_for_hook(status).is_some() {
+        let hook = status.hooks.iter().find(|last| last.failures > 0 && refused(&last.message))?;
+        return Some(format!("hook {}", hook.name));
+    }
+    let waits = reason(status) == Some(Reason::AwaitingChecks);
+    let check = status.checks.iter().find(|last| waits && refused(&last.message))?;
+    Some(format!("check {}", check.name))
 }
 
 /// Seconds that the present stage still soaks.

@@ -16,6 +16,12 @@ const CONFLICT: Backoff =
 /// The wait after any other failure.
 const FAILURE: Backoff =
     Backoff { first: Duration::from_millis(250), most: Duration::from_secs(20) };
+/// A status that only tells of counts is written this long after the first of them changed.
+const SOON: Duration = Duration::from_millis(500);
+/// And longer where the API server is slow: so many times what the last write of a status took.
+const SOON_TIMES: u32 = 20;
+/// But no longer than this.
+const SOON_MOST: Duration = Duration::from_secs(5);
 /// How many decisions with writes one object may have within a second. It is well above what a
 /// rollout needs, and bounds a quarrel with another writer.
 const WRITES_PER_SECOND: u32 = 50;
@@ -31,6 +37,8 @@ pub struct Memo {
     conflicts: u32,
     /// Since when a status that may wait has waited.
     pub soon_since: Option<Instant>,
+    /// How long the API server took for the last status.
+    status_took: Duration,
     /// When the approval was seen whose first ReplicaSet write is still to come.
     pub approved: Option<Instant>,
     /// What a Deployment's owner was told last and still holds.
@@ -90,6 +98,12 @@ impl Memo {
         (count >= WRITES_PER_SECOND).then(|| second.saturating_sub(now.duration_since(since)))
     }
 
+    /// Notes how long a status write took; whether there was one.
+    pub fn wrote_status(&mut self, took: Option<Duration>) -> bool {
+        self.status_took = took.unwrap_or(self.status_took);
+        took.is_some()
+    }
+
     /// Whether what holds now is news; `None` where there is nothing to tell.
     pub fn is_news(&mut self, message: Option<&str>) -> bool {
         let news = message.is_some() && self.told.as_deref() != message;
@@ -105,8 +119,9 @@ impl Memo {
     }
 
     /// How long a status that may wait still waits, zero if it is to be written.
-    pub fn soon(&mut self, now: Instant, soon: Duration) -> Duration {
+    pub fn soon(&mut self, now: Instant) -> Duration {
         let since = *self.soon_since.get_or_insert(now);
+        let soon = self.status_took.saturating_mul(SOON_TIMES).clamp(SOON, SOON_MOST);
         soon.saturating_sub(now.duration_since(since))
     }
 }
@@ -233,10 +248,19 @@ mod tests {
     #[test]
     fn counts_that_change_often_are_written_once_in_a_while() {
         let mut memo = Memo::default();
-        let (now, soon) = (Instant::now(), Duration::from_millis(400));
-        assert_eq!(memo.soon(now, soon), soon);
-        let later = now + Duration::from_millis(300);
-        assert_eq!(memo.soon(later, soon), Duration::from_millis(100));
-        assert!(memo.soon(now + soon, soon).is_zero());
+        let (now, ms) = (Instant::now(), Duration::from_millis);
+        assert_eq!(memo.soon(now), ms(500));
+        assert_eq!(memo.soon(now + ms(400)), ms(100));
+        assert!(memo.soon(now + ms(500)).is_zero());
+    }
+
+    #[test]
+    fn a_slow_api_server_is_spared_counts() {
+        let (now, ms) = (Instant::now(), Duration::from_millis);
+        for (took, waits) in [(0, 500), (20, 500), (100, 2000), (10_000, 5000)] {
+            let mut memo = Memo::default();
+            assert!(memo.wrote_status(Some(ms(took))) && !memo.wrote_status(None));
+            assert_eq!(memo.soon(now), ms(waits), "after {took} ms");
+        }
     }
 }

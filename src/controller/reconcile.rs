@@ -35,9 +35,6 @@ use crate::{
 
 /// How often one object is planned again at once before the others get their turn.
 const PASSES: u32 = 8;
-/// A status that only tells of counts is written this long after the first of them changed.
-const SOON: Duration = Duration::from_millis(500);
-
 /// A ReplicaSet write so long after an approval is not counted as its consequence: the approval
 /// may have changed no size at all.
 const APPROVAL_NEWS: Duration = Duration::from_mins(1);
@@ -206,7 +203,7 @@ impl Reconciler {
         }
         let mut wrote = false;
         if plan.write == StatusWrite::First {
-            wrote |= self.record(&snapshot, &plan).await?;
+            wrote |= memo.wrote_status(self.record(&snapshot, &plan).await?);
         }
         if let Some(target) = &snapshot.target
             && !plan.actions.is_empty()
@@ -215,7 +212,7 @@ impl Reconciler {
             let applied = if plan.write == StatusWrite::Beside {
                 let acts = self.act(target, &snapshot, &plan, memo);
                 let (recorded, applied) = join(self.record(&snapshot, &plan), acts).await;
-                recorded?;
+                memo.wrote_status(recorded?);
                 applied?
             } else {
                 self.act(target, &snapshot, &plan, memo).await?
@@ -230,11 +227,11 @@ impl Reconciler {
         }
         let mut after = patience(&plan.status, plan.requeue_after);
         match plan.write {
-            StatusWrite::Now => wrote |= self.record(&snapshot, &plan).await?,
+            StatusWrite::Now => wrote |= memo.wrote_status(self.record(&snapshot, &plan).await?),
             StatusWrite::Soon => {
-                let left = memo.soon(Instant::now(), SOON);
+                let left = memo.soon(Instant::now());
                 if left.is_zero() {
-                    wrote |= self.record(&snapshot, &plan).await?;
+                    wrote |= memo.wrote_status(self.record(&snapshot, &plan).await?);
                     memo.soon_since = None;
                 } else {
                     after = Some(after.map_or(left, |after| after.min(left)));
@@ -267,18 +264,22 @@ impl Reconciler {
         self.index.tried(key, &to_try, trial, self.resync)
     }
 
-    /// Writes the status and tells of what it records.
-    async fn record(&self, snapshot: &Snapshot, plan: &Plan) -> Result<bool, CallError> {
-        let rollout = &snapshot.rollout;
-        let wrote = self.applier.write_status(rollout, &plan.status).await?;
-        if wrote {
-            self.metrics.observe_status(&rollout.namespace, &rollout.status, &plan.status);
-            for event in &plan.recorded {
-                let target = snapshot.target.as_ref();
-                self.events.on_rollout(rollout, target, event);
-            }
+    /// Writes the status and tells of what it records; how long the write took, if there was one.
+    async fn record(
+        &self,
+        snapshot: &Snapshot,
+        plan: &Plan,
+    ) -> Result<Option<Duration>, CallError> {
+        let (rollout, began) = (&snapshot.rollout, Instant::now());
+        if !self.applier.write_status(rollout, &plan.status).await? {
+            return Ok(None);
         }
-        Ok(wrote)
+        self.metrics.observe_status(&rollout.namespace, &rollout.status, &plan.status);
+        for event in &plan.recorded {
+            let target = snapshot.target.as_ref();
+            self.events.on_rollout(rollout, target, event);
+        }
+        Ok(Some(began.elapsed()))
     }
 
     /// Carries out the planned writes in order.

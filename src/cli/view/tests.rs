@@ -238,3 +238,33 @@ fn checks_and_hooks_have_the_last_word_that_they_had() {
     );
     assert_eq!(labelled(&screen, "Hook"), "lb PodsRemoving 5s ago: drained");
 }
+
+#[test]
+fn a_url_that_the_operator_may_not_call_is_what_to_mend() {
+    let why = "http://lb.example.com is not allowed: the operator calls only what its flag --allow-urls permits";
+    let status = with(
+        moving(),
+        &json!({
+            "hooks": [{
+                "name": "lb", "event": "PodsRemoving", "result": "Failed", "failures": 3,
+                "time": "2026-01-01T10:09:55Z", "message": why,
+            }],
+            "message": format!(
+                "rollout 7, stage 2 of 3 (50%): moving; waiting for hook lb at PodsRemoving (revision old, from 7 to 6 pods), called 3 times: {why}"
+            ),
+        }),
+    );
+    let screen = screen(&status);
+    let waits = labelled(&screen, "Waits for");
+    assert!(waits.starts_with("hook lb, which the operator may not call"), "{waits}");
+    assert_eq!(labelled(&screen, "Next"), "kubectl edit gr web -n shop");
+}
+
+#[test]
+fn an_automatic_stage_that_waits_for_an_approval_says_so() {
+    let waiting = json!({"phase": "AwaitingApproval", "stageReachedAt": NOW});
+    let automatic = with(with(moving(), &waiting), &json!({"approval": null}));
+    let drawn = screen(&automatic);
+    let last = drawn.iter().find(|line| line.contains("3/3")).unwrap();
+    assert!(last.ends_with("needs approval"), "{last}");
+}

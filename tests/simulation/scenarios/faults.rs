@@ -9,7 +9,7 @@ use super::{LONG, Story};
 use crate::{
     actors::Act,
     fair::Sim,
-    operator::Mishap,
+    operator::{Kind, Mishap},
     world::{Setup, World, replica_set, rollout, spec, stages, target, time},
 };
 
@@ -137,6 +137,22 @@ fn an_approval_at_any_moment_counts() {
         }
         story.completed(2);
     }
+}
+
+/// The user's strategy is in the status before another takes its place, so that it is not lost with
+/// the annotation.
+#[test]
+fn a_start_is_recorded_before_the_strategy_is_replaced() {
+    let mut story = Story::new(&Setup::new(&[10, 50, 100]).replicas(1));
+    let sim = &mut story.0;
+    sim.act(&Act::Template(2));
+    sim.observe(0, Kind::Deployment);
+    // The record conflicts with this.
+    sim.act(&Act::Automatic(true));
+    let passed = sim.pass(0, Mishap::default());
+    sim.tell(passed);
+    sim.act(&Act::RemoveAnnotations);
+    story.completed(2);
 }
 
 /// N59848, F989, F1673: the template is known only from the Deployment; a status older than the

@@ -5,14 +5,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt, TryStreamExt, stream::FuturesUnordered};
+use futures::{
+    StreamExt, TryStreamExt,
+    stream::{BoxStream, FuturesUnordered},
+};
 use grayrollout_e2e::{Json, Test};
 use kube::core::WatchEvent;
 use serde_json::{Value, json};
 
 use crate::{
     approvals::latencies_in,
-    audit::Mark,
+    audit::{self, Mark, Request},
     figures::{Figure, Target, percentile},
     machine::native,
     population::{Population, name_of, number_of, until},
@@ -116,10 +119,18 @@ async fn at_once(test: &Test, crowd: usize, per_namespace: usize, words: &str) -
     let cpu_seconds = after.cpu_seconds - before.cpu_seconds;
     let ours = Took { each: rolled.each, cpu_seconds };
     let requests = mark.requests_in(test, &people.namespace);
+    let writes = |of: fn(&Request) -> bool| {
+        audit::count(requests.iter().filter(|request| of(request) && request.writes()))
+    };
+    let writes = json!({"ours": writes(|it| it.ours), "nativeBesideIt": writes(|it| it.native)});
     let approvals = (0..crowd).flat_map(|number| latencies_in(&requests, &name_of(number)));
     let approvals = approvals.map(|latency| latency.stored).collect();
     people.delete(crowd).await;
-    figures(crowd, words, &ours, &natively, approvals, after.peak_mib)
+    let mut figures = figures(crowd, words, &ours, &natively, approvals, after.peak_mib);
+    if let Some(wall) = figures.first_mut() {
+        wall.more = writes;
+    }
+    figures
 }
 
 fn figures(
@@ -164,11 +175,8 @@ async fn roll(
 ) -> Rolled {
     let path = people.list_path(api_version, plural);
     let list = people.api.get(&(path.clone() + "?limit=1")).await.expect("a list");
-    let from = list.text("/metadata/resourceVersion").to_owned();
-    let uri = format!("{path}?watch=1&timeoutSeconds=3600&resourceVersion={from}");
-    let request = http::Request::get(uri).body(Vec::new()).expect("a request");
-    let events = people.api.client().request_events::<Value>(request).await.expect("a watch");
-    let mut events = std::pin::pin!(events);
+    let mut from = list.text("/metadata/resourceVersion").to_owned();
+    let mut events = watch(people, &path, &from).await;
     let start = Instant::now();
     let push = async { people.push(0..crowd, version).await };
     let follow = async {
@@ -179,10 +187,17 @@ async fn roll(
                 event = tokio::time::timeout(PATIENCE, events.try_next()) => event,
                 Some(()) = approvals.next() => continue,
             };
-            let event = event.expect("something goes on").expect("the watch holds");
-            let Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) = event else {
-                continue;
+            let object = match event.expect("something goes on").expect("the watch holds") {
+                Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => object,
+                Some(WatchEvent::Error(why)) => panic!("the watch is refused: {why}"),
+                Some(_) => continue,
+                // The API server ends one that does not keep up.
+                None => {
+                    events = watch(people, &path, &from).await;
+                    continue;
+                }
             };
+            object.text("/metadata/resourceVersion").clone_into(&mut from);
             if !object.text("/metadata/namespace").starts_with(&people.namespace) {
                 continue;
             }
@@ -202,6 +217,18 @@ async fn roll(
     };
     let ((), rolled) = tokio::join!(push, follow);
     rolled
+}
+
+/// What changes after a resourceVersion.
+async fn watch(
+    people: &Population<'_>,
+    path: &str,
+    from: &str,
+) -> BoxStream<'static, kube::Result<WatchEvent<Value>>> {
+    let uri = format!("{path}?watch=1&timeoutSeconds=3600&resourceVersion={from}");
+    let request = http::Request::get(uri).body(Vec::new()).expect("a request");
+    let client = people.api.client();
+    client.request_events::<Value>(request).await.expect("a watch").boxed()
 }
 
 /// A Deployment of which `kubectl rollout status` would say that it is out.
