@@ -182,7 +182,7 @@ fn a1292_abort_with_nothing_rolling_out() {
             let abort = json!({"abort": {"rollout": rollout}});
             let said = t.patch_status("web", abort).await.unwrap_err();
             assert!(said.contains("nothing can be aborted now: the phase is Completed"), "{said}");
-            assert!(said.contains("kubectl rollout undo"), "{said}");
+            assert!(said.contains("kubectl gray undo"), "{said}");
         }
         let after = t.deployment_now("web");
         assert_eq!(after.at("/spec"), before.at("/spec"));
