@@ -261,11 +261,12 @@ impl Gate<'_, '_> {
         let size_of = |index: usize| sizes.tracks.get(index).map_or(0, Track::size);
         let (shrinking, growing): (Vec<Resize>, Vec<Resize>) =
             sizes.batch.iter().partition(|(index, size)| *size < size_of(*index));
-        let (spec, mut kept, mut natively) = (self.facts.spec, Vec::new(), None);
+        let asks = is_called(self.facts.spec, HookEvent::PodsAdding);
+        let (mut kept, mut natively) = (Vec::new(), None);
         for &(index, size) in &shrinking {
-            let rest = self.native_rest(sizes, &shrinking, index, size);
+            let rest = self.native_rest(sizes, &shrinking, index, size).filter(|_| asks);
             // It is asked for one size at a time.
-            natively = natively.or(rest.filter(|_| is_called(spec, HookEvent::PodsAdding)));
+            natively = natively.or(rest);
             let free =
                 rest.is_none_or(|(other, all)| self.permit(sizes, other, all, true).is_some());
             if let Some(size) = self.permit(sizes, index, size, false).filter(|_| free) {
