@@ -22,9 +22,7 @@ pub async fn template(
     target: &str,
     revision: &str,
 ) -> Result<Option<Value>, Failure> {
-    let sets = session.replica_sets(&format!("{POD_TEMPLATE_HASH}={revision}")).await?;
-    let set = sets.iter().find(|set| is_of(set, target));
-    Ok(set.and_then(|set| set.pointer("/spec/template")).map(without_hash))
+    find(session, target, &format!("{POD_TEMPLATE_HASH}={revision}"), |_| true).await
 }
 
 /// The pod template of the revision with the number that the native controller gave it, in the
@@ -38,12 +36,23 @@ pub async fn numbered(
     target: &str,
     number: i64,
 ) -> Result<Option<Value>, Failure> {
-    let sets = session.replica_sets("").await?;
+    let number = number.to_string();
     let numbered = |set: &Value| {
         let said = set.pointer("/metadata/annotations/deployment.kubernetes.io~1revision");
-        said.and_then(Value::as_str) == Some(number.to_string().as_str())
+        said.and_then(Value::as_str) == Some(number.as_str())
     };
-    let set = sets.iter().find(|set| is_of(set, target) && numbered(set));
+    find(session, target, "", numbered).await
+}
+
+/// The pod template of the first of a Deployment's ReplicaSets with these labels that fits.
+async fn find(
+    session: &Session,
+    target: &str,
+    labels: &str,
+    fits: impl Fn(&Value) -> bool,
+) -> Result<Option<Value>, Failure> {
+    let sets = session.replica_sets(labels).await?;
+    let set = sets.iter().find(|set| is_of(set, target) && fits(set));
     Ok(set.and_then(|set| set.pointer("/spec/template")).map(without_hash))
 }
 
