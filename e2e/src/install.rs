@@ -12,13 +12,12 @@ use crate::{Api, Cluster, Json, cluster::succeed, grayrollout};
 const NAMESPACE: &str = "grayrollout-system";
 const ACCOUNT: &str = "grayrollout";
 
+/// The kinds of which our admission policies are.
+pub const POLICY_KINDS: &str = "mutatingadmissionpolicies,mutatingadmissionpolicybindings,\
+                                validatingadmissionpolicies,validatingadmissionpolicybindings";
+
 pub(crate) fn everything(cluster: &Cluster, root: &Path, policies: bool) -> Result<(), String> {
-    let apply = |args: &[&str], path: &Path| {
-        let mut kubectl = cluster.kubectl();
-        kubectl.args(["apply", "--server-side", "--force-conflicts"]).args(args).arg(path);
-        succeed(&mut kubectl, "installing")
-    };
-    apply(&["-f"], &root.join("crds"))?;
+    apply(cluster, &["-f"], &root.join("crds"))?;
     let mut wait = cluster.kubectl();
     wait.args([
         "wait",
@@ -30,13 +29,29 @@ pub(crate) fn everything(cluster: &Cluster, root: &Path, policies: bool) -> Resu
     let mut create = cluster.kubectl();
     create.args(["create", "namespace", NAMESPACE]);
     succeed(&mut create, "creating the operator's namespace")?;
-    apply(&["-n", NAMESPACE, "-k"], &root.join("config/rbac"))?;
+    apply(cluster, &["-n", NAMESPACE, "-k"], &root.join("config/rbac"))?;
     if policies {
-        apply(&["-k"], &root.join("config/policies"))?;
+        apply(cluster, &["-k"], &root.join("config/policies"))?;
         in_effect(cluster)?;
     }
 
     operators_account(cluster)
+}
+
+/// Replaces whatever policies of ours there are by those that are shipped.
+pub(crate) fn policies_anew(cluster: &Cluster) -> Result<(), String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the workspace has no root")?;
+    let mut delete = cluster.kubectl();
+    delete.args(["delete", POLICY_KINDS, "-l", "app.kubernetes.io/name=grayrollout"]);
+    succeed(&mut delete, "deleting the policies")?;
+    apply(cluster, &["-k"], &root.join("config/policies"))?;
+    in_effect(cluster)
+}
+
+fn apply(cluster: &Cluster, args: &[&str], path: &Path) -> Result<String, String> {
+    let mut kubectl = cluster.kubectl();
+    kubectl.args(["apply", "--server-side", "--force-conflicts"]).args(args).arg(path);
+    succeed(&mut kubectl, "installing")
 }
 
 /// Makes the kubeconfig of the operator's ServiceAccount.

@@ -39,6 +39,7 @@ mod writer;
 pub use acts::new_template;
 pub use api::{Api, ApiError};
 pub use cluster::{Cluster, cluster, policed_cluster};
+pub use install::POLICY_KINDS;
 pub use invariants::{Context, Violation, check};
 pub use json::{Json, path_of};
 pub use manifests::{deployment, grayrollout, pods_are, pods_ready_after, stages};
@@ -48,7 +49,9 @@ pub use prometheus::{Prometheus, promtool};
 pub use proxy::{Faults, Proxy, Write};
 pub use record::{Observer, Record, Stored};
 pub use snapshot::{Kind, Snapshot, Split};
-pub use test::{Test, run, run_policed, run_policed_without_operator, run_without_operator};
+pub use test::{
+    Test, run, run_policed, run_policed_alone, run_policed_without_operator, run_without_operator,
+};
 pub use tls::{Authority, Identity};
 pub use waits::reason_of;
 pub use webhook::{Received, Reply, Webhook};

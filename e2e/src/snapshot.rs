@@ -155,6 +155,21 @@ impl Snapshot {
             .sum()
     }
 
+    /// Whether a GrayRollout's status tells what there is of the revisions that it speaks of.
+    pub fn told(&self, name: &str) -> bool {
+        let gr = self.gr(name);
+        let sets = self.replica_sets(self.deployment(gr.text("/spec/targetRef/name")));
+        ["/status/stable", "/status/update"].iter().all(|track| {
+            let told = gr.at(track);
+            let set =
+                sets.iter().find(|set| set.text("/metadata/name") == told.text("/replicaSet"));
+            set.is_none_or(|set| {
+                told.int("/current") == set.int("/status/replicas")
+                    && told.int("/available") == set.int("/status/availableReplicas")
+            })
+        })
+    }
+
     /// Whether every ReplicaSet of a Deployment has exactly the pods it asks for, all available.
     pub fn settled(&self, deployment: &str) -> bool {
         self.replica_sets(self.deployment(deployment)).iter().all(|set| {

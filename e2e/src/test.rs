@@ -4,17 +4,20 @@ use std::{
     net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, PoisonError, RwLock},
     time::Duration,
 };
 
 use crate::{
-    Api, Cluster, Context, Operator, Record, check, cluster, lag::Lag, operator::refusals_in,
-    policed_cluster, report,
+    Api, Cluster, Context, Operator, Record, check, cluster, install, lag::Lag,
+    operator::refusals_in, policed_cluster, report,
 };
 
 /// How long a stopped operator may take to end.
 const TO_STOP: Duration = Duration::from_secs(5);
+
+/// The policies belong to no namespace: a test that changes them has them alone.
+static POLICIES: RwLock<()> = RwLock::new(());
 
 /// What a test has at hand.
 pub struct Test {
@@ -44,6 +47,7 @@ pub fn run<F: AsyncFnOnce(&Test)>(body: F) {
 
 /// The same where the admission policies are installed.
 pub fn run_policed<F: AsyncFnOnce(&Test)>(body: F) {
+    let _shared = POLICIES.read().unwrap_or_else(PoisonError::into_inner);
     run_named(policed_cluster(), name_of::<F>(), async |test: &Test| {
         test.start_operator().await;
         body(test).await;
@@ -52,7 +56,28 @@ pub fn run_policed<F: AsyncFnOnce(&Test)>(body: F) {
 
 /// The same for a test that starts its operators itself.
 pub fn run_policed_without_operator<F: AsyncFnOnce(&Test)>(body: F) {
+    let _shared = POLICIES.read().unwrap_or_else(PoisonError::into_inner);
     run_named(policed_cluster(), name_of::<F>(), body);
+}
+
+/// The same for a test that changes the policies; they are as shipped when it has ended.
+pub fn run_policed_alone<F: AsyncFnOnce(&Test)>(body: F) {
+    let _alone = POLICIES.write().unwrap_or_else(PoisonError::into_inner);
+    let _put_back = PutBack;
+    run_named(policed_cluster(), name_of::<F>(), async |test: &Test| {
+        test.start_operator().await;
+        body(test).await;
+    });
+}
+
+struct PutBack;
+
+impl Drop for PutBack {
+    fn drop(&mut self) {
+        if let Err(why) = install::policies_anew(policed_cluster()) {
+            eprintln!("the policies could not be put back: {why}");
+        }
+    }
 }
 
 /// The same for a test that starts its operators itself.

@@ -105,6 +105,20 @@ impl Test {
         .await;
     }
 
+    /// Waits until the status has the last counts, which may come late, and nobody writes any more;
+    /// the newest version then.
+    pub async fn quiet(&self, name: &str) -> u64 {
+        for _ in 0..20 {
+            self.until("the counts are told", |now| now.told(name)).await;
+            let newest = self.record.newest();
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            if newest == self.record.newest() {
+                return newest;
+            }
+        }
+        panic!("somebody writes without an end\n{}", self.record.look(ToString::to_string));
+    }
+
     /// Waits for an event about an object of this name.
     pub async fn event(&self, name: &str, reason: &str) -> Value {
         self.until(&format!("an event {reason}"), |now| find_event(now, name, reason).is_some())

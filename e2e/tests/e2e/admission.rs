@@ -1,40 +1,21 @@
 //! With the admission policies of config/policies installed: a Deployment rests unpaused, and a new
 //! template is held by the API server itself.
 //!
-//! The policies belong to no namespace. Tests that change them have them alone.
-
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use grayrollout_e2e::{
-    Json, Kind, Test, deployment, grayrollout, new_template, pods_ready_after, run_policed,
-    run_policed_without_operator,
+    Json, Kind, POLICY_KINDS, Test, deployment, grayrollout, new_template, pods_ready_after,
+    run_policed, run_policed_alone, run_policed_without_operator,
 };
 use serde_json::{Value, json};
-use tokio::sync::RwLock;
 
 /// A patch by which a policy never matches.
 const NEVER: &str =
     r#"-p=[{"op":"replace","path":"/spec/matchConditions/0/expression","value":"false"}]"#;
 
-static POLICIES: RwLock<()> = RwLock::const_new(());
-
 fn config(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     root.join("config").join(path).display().to_string()
-}
-
-/// Puts the policies back as they are shipped when it goes.
-struct PutBack<'a>(&'a Test);
-
-impl Drop for PutBack<'_> {
-    fn drop(&mut self) {
-        let mut apply = self.0.cluster.kubectl();
-        let flags = ["apply", "--server-side", "--force-conflicts", "-k"];
-        let done = apply.args(flags).arg(config("policies")).output();
-        if !done.is_ok_and(|done| done.status.success()) {
-            eprintln!("the policies could not be put back");
-        }
-    }
 }
 
 /// bob may edit everything in the namespace, and alice approve.
@@ -90,7 +71,6 @@ async fn rests(t: &Test, hold: &str, says: &str) {
 #[test]
 fn commands_of_people_who_may_and_may_not_approve() {
     run_policed(async |t: &Test| {
-        let _policies = POLICIES.read().await;
         people(t).await;
         t.manage(4, &grayrollout("web", &[25, 100])).await;
         rests(t, "Admission", "nothing is rolling out").await;
@@ -126,7 +106,6 @@ fn commands_of_people_who_may_and_may_not_approve() {
 #[test]
 fn an_approval_in_git_is_signed() {
     run_policed(async |t: &Test| {
-        let _policies = POLICIES.read().await;
         people(t).await;
         t.kubectl(&["create", "rolebinding", "alice-edits", "--clusterrole=edit", "--user=alice"])
             .await;
@@ -153,7 +132,6 @@ fn an_approval_in_git_is_signed() {
 #[test]
 fn held_while_no_operator_runs() {
     run_policed_without_operator(async |t: &Test| {
-        let _policies = POLICIES.read().await;
         people(t).await;
         t.start_operator().await;
         t.manage(4, &grayrollout("web", &[25, 100])).await;
@@ -194,7 +172,6 @@ fn held_while_no_operator_runs() {
 #[test]
 fn applied_together_with_the_change() {
     run_policed(async |t: &Test| {
-        let _policies = POLICIES.read().await;
         for (round, first) in [true, false].into_iter().enumerate() {
             t.create(&deployment("web", 4)).await;
             t.until("v1 is available", |now| {
@@ -226,7 +203,6 @@ fn applied_together_with_the_change() {
 #[test]
 fn deleted_while_held_and_no_operator_runs() {
     run_policed_without_operator(async |t: &Test| {
-        let _policies = POLICIES.read().await;
         t.start_operator().await;
         t.manage(4, &grayrollout("web", &[25, 100])).await;
         rests(t, "Admission", "nothing is rolling out").await;
@@ -251,7 +227,6 @@ fn deleted_while_held_and_no_operator_runs() {
 #[test]
 fn deleted_with_a_rollback_ends_unpaused() {
     run_policed(async |t: &Test| {
-        let _policies = POLICIES.read().await;
         for stages in [&[25, 100][..], &[100]] {
             // With one stage that needs an approval nothing has begun yet.
             let mut gr = grayrollout("web", stages).with(json!({"spec": {"onDelete": "Rollback"}}));
@@ -293,9 +268,7 @@ fn pods(t: &Test) -> BTreeSet<String> {
 /// touched by that, and what is pushed meanwhile is held by the operator.
 #[test]
 fn policies_that_are_not_as_they_should_be_are_shown() {
-    run_policed(async |t: &Test| {
-        let _policies = POLICIES.write().await;
-        let put_back = PutBack(t);
+    run_policed_alone(async |t: &Test| {
         t.manage(4, &grayrollout("web", &[25, 100])).await;
         rests(t, "Admission", "nothing is rolling out").await;
         let before = pods(t);
@@ -331,15 +304,13 @@ fn policies_that_are_not_as_they_should_be_are_shown() {
             t.kubectl(&back).await;
             rests(t, "Admission", "nothing is rolling out").await;
         }
-        let kinds = "mutatingadmissionpolicies,mutatingadmissionpolicybindings,\
-                     validatingadmissionpolicies,validatingadmissionpolicybindings";
-        t.kubectl(&["delete", kinds, "-l", "app.kubernetes.io/name=grayrollout"]).await;
+        t.kubectl(&["delete", POLICY_KINDS, "-l", "app.kubernetes.io/name=grayrollout"]).await;
         rests(t, "Paused", "rests paused, since the admission policies are not installed").await;
         assert_eq!(pods(t), before, "no pod is touched");
         assert_eq!(t.status_now("web").int("/rollout"), 0, "nothing was rolled out");
         t.push("web", "v2").await;
         t.held("web", 1, 1, 3).await;
-        drop(put_back);
+        t.kubectl(&back).await;
         t.approve("web", 2).await;
         t.completed("web").await;
         rests(t, "Admission", "nothing is rolling out").await;
@@ -349,9 +320,7 @@ fn policies_that_are_not_as_they_should_be_are_shown() {
 /// Before Kubernetes 1.36: what the mutating guard would undo is refused, and says why.
 #[test]
 fn the_guard_of_older_clusters_refuses() {
-    run_policed(async |t: &Test| {
-        let _policies = POLICIES.write().await;
-        let _put_back = PutBack(t);
+    run_policed_alone(async |t: &Test| {
         let overlay = config("overlays/before-1.36/guard.yaml");
         let kinds = "mutatingadmissionpolicies,mutatingadmissionpolicybindings";
         t.kubectl(&["delete", kinds, "-l", "app.kubernetes.io/name=grayrollout"]).await;
@@ -397,6 +366,5 @@ fn the_guard_of_older_clusters_refuses() {
         approve_as(t, "alice", 2).await.expect("alice may approve");
         t.completed("web").await;
         rests(t, "Paused", "the policy grayrollout-hold is not installed").await;
-        t.kubectl(&["delete", "-f", &overlay]).await;
     });
 }

@@ -72,15 +72,7 @@ fn nothing_is_written_at_rest() {
 
 async fn quiet(t: &Test, state: &str) {
     const LOOKS: &[&str] = &["grayrollout_reconcile_duration_seconds_count"];
-    // The last counts of pods may still be on their way into the status.
-    let mut newest = t.record.newest();
-    loop {
-        tokio::time::sleep(Duration::from_millis(1500)).await;
-        if t.record.newest() == newest {
-            break;
-        }
-        newest = t.record.newest();
-    }
+    let newest = t.quiet("web").await;
     let looked = t.metric(LOOKS).await;
     let until = tokio::time::Instant::now() + Duration::from_secs(15);
     while t.metric(LOOKS).await < looked + 3.0 {
