@@ -14,6 +14,7 @@ fn answer() -> impl Strategy<Value = (u16, Value)> {
         replica_set("web-a", "r-1", "d-1", "web:1"),
         replica_set("web-x", "r-9", "d-2", "web:2"),
         failed(404, "NotFound").1,
+        not_found("web-a").1,
         failed(409, "Conflict").1,
         failed(409, "AlreadyExists").1,
         json!({"kind": "Status", "code": "409", "reason": 7, "message": []}),

@@ -110,6 +110,12 @@ fn failed(code: u16, reason: &str) -> (u16, Value) {
     (code, json!({"kind": "Status", "code": code, "reason": reason, "message": reason}))
 }
 
+fn not_found(name: &str) -> (u16, Value) {
+    let (code, mut status) = failed(404, "NotFound");
+    status["details"] = json!({ "name": name });
+    (code, status)
+}
+
 fn scale() -> Action {
     Action::ScaleReplicaSet {
         name: "web-a".into(),
@@ -181,7 +187,7 @@ async fn what_is_gone_is_forgotten_and_planned_again() {
             resource_version: "5".into(),
         },
     ] {
-        let api = Api::new(vec![failed(404, "NotFound")]);
+        let api = Api::new(vec![not_found("web-a")]);
         let known = replica_set("web-a", "r-1", "d-1", "web:1");
         api.index.put::<ReplicaSets>(serde_json::from_value(known).unwrap());
         let error = api.apply(action).await.unwrap_err();

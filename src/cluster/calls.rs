@@ -6,7 +6,7 @@ use http::{Request, Response, StatusCode, header::RETRY_AFTER};
 use kube::{
     Client, Config,
     client::{Body, ClientBuilder},
-    core::{Status, request},
+    core::{Status, request, response::reason},
 };
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -192,7 +192,8 @@ fn failure(answer: &Response<impl AsRef<[u8]>>) -> CallError {
     match code {
         StatusCode::CONFLICT if status.is_already_exists() => CallError::AlreadyExists(message),
         StatusCode::CONFLICT => CallError::Conflict(message),
-        StatusCode::NOT_FOUND => CallError::NotFound(message),
+        StatusCode::NOT_FOUND if names_an_object(&status) => CallError::NotFound(message),
+        StatusCode::NOT_FOUND => CallError::Server { code: code.as_u16(), message },
         StatusCode::TOO_MANY_REQUESTS => {
             CallError::Throttled { after: after.unwrap_or(Duration::from_secs(1)), message }
         }
@@ -202,6 +203,13 @@ fn failure(answer: &Response<impl AsRef<[u8]>>) -> CallError {
             None => CallError::Server { code: code.as_u16(), message },
         },
     }
+}
+
+/// Whether a 404 is about an object. A server that does not know the resource yet, or whatever
+/// stands before it, answers 404 as well.
+fn names_an_object(status: &Status) -> bool {
+    let named = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
+    named && status.reason == reason::NOT_FOUND
 }
 
 #[cfg(test)]
@@ -222,6 +230,22 @@ mod tests {
         assert!(matches!(taken, CallError::AlreadyExists(_)), "{taken:?}");
         let stale = answer(409, None, r#"{"reason":"Conflict","message":"stale"}"#);
         assert!(matches!(stale, CallError::Conflict(_)), "{stale:?}");
+    }
+
+    #[test]
+    fn only_a_404_that_names_it_says_that_an_object_is_gone() {
+        let gone = r#"{"reason":"NotFound","message":"gone","details":{"name":"web"}}"#;
+        assert!(matches!(answer(404, None, gone), CallError::NotFound(_)));
+        for unknown in [
+            "404 page not found",
+            "",
+            r#"{"reason":"NotFound","message":"the server could not find the requested resource"}"#,
+            r#"{"reason":"NotFound","message":"no such kind","details":{"kind":"grayrollouts"}}"#,
+            r#"{"reason":"Expired","message":"odd","details":{"name":"web"}}"#,
+        ] {
+            let error = answer(404, None, unknown);
+            assert!(matches!(error, CallError::Server { code: 404, .. }), "{unknown}: {error:?}");
+        }
     }
 
     #[test]

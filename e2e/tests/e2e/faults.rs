@@ -13,19 +13,6 @@ fn automatic() -> Value {
     grayrollout("web", &[100]).with(json!({"spec": {"stages": stages}}))
 }
 
-/// The status once the last counts are told.
-async fn quiet_status(t: &Test) -> Value {
-    for _ in 0..20 {
-        let before = t.status_now("web");
-        let changes =
-            t.record.until(Duration::from_secs(2), |now| now.gr("web").at("/status") != &before);
-        if changes.await.is_err() {
-            return before;
-        }
-    }
-    panic!("the status never rests: {}", t.status_now("web"));
-}
-
 async fn behind_a_proxy(t: &Test) -> Proxy {
     let proxy = Proxy::start(t).await;
     t.start_operator_with(proxy.kubeconfig(), &[]).await;
@@ -41,7 +28,8 @@ fn f1673_transient_errors_are_no_change() {
         t.manage(4, &grayrollout("web", &[50, 100])).await;
         t.push("web", "v2").await;
         t.held("web", 1, 2, 2).await;
-        let before = quiet_status(t).await;
+        t.quiet("web").await;
+        let before = t.status_now("web");
         for fault in
             [Faults::Answer(500), Faults::Answer(503), Faults::Answer(404), Faults::TooMany(1)]
         {

@@ -164,6 +164,12 @@ fn requests_that_are_late() {
     holds(a_third(Faults::Late(Duration::from_millis(700))));
 }
 
+/// Of a server or a balancer that does not know the resource for a moment; no object is gone by it.
+#[test]
+fn answers_404() {
+    holds(a_third(Faults::Answer(404)));
+}
+
 #[test]
 fn answers_409() {
     holds(a_third(Faults::Answer(409)));

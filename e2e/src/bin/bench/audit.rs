@@ -3,12 +3,14 @@
 use std::{
     collections::BTreeMap,
     io::{Read, Seek, SeekFrom},
+    time::{Duration, Instant},
 };
 
 use grayrollout_e2e::{Json, Test};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
+const POLL: Duration = Duration::from_millis(100);
 /// The operator's user.
 const OPERATOR: &str = "system:serviceaccount:grayrollout-system:grayrollout";
 
@@ -97,6 +99,25 @@ impl Mark {
     /// The requests in the test's namespace since then, in the order in which they came in.
     pub fn requests(&self, test: &Test) -> Vec<Request> {
         self.requests_in(test, &test.namespace)
+    }
+
+    /// Waits until there was no such write for a while, and counts those since then.
+    pub async fn quiet(
+        &self,
+        test: &Test,
+        during: Duration,
+        of: impl Fn(&Request) -> bool,
+    ) -> BTreeMap<String, usize> {
+        let (mut seen, mut since) = (BTreeMap::new(), Instant::now());
+        while since.elapsed() < during {
+            tokio::time::sleep(POLL).await;
+            let requests = self.requests(test);
+            let counts = count(requests.iter().filter(|request| of(request) && request.writes()));
+            if counts != seen {
+                (seen, since) = (counts, Instant::now());
+            }
+        }
+        seen
     }
 
     /// The requests in another namespace, and in those that have its name and a part's.

@@ -14,6 +14,8 @@ use crate::{
 const ROUNDS: usize = 200;
 const REPLICAS: i64 = 2;
 const PATIENCE: Duration = Duration::from_mins(1);
+/// After this long without a write nothing is left of the rollout before.
+const QUIET: Duration = Duration::from_millis(500);
 
 /// Measures templates of a Deployment with a GrayRollout and of one without, in turn.
 pub async fn measure(test: &Test, report: &mut Report) {
@@ -43,6 +45,7 @@ pub async fn measure(test: &Test, report: &mut Report) {
                     && (name == "native" || completed)
             })
             .await;
+            mark.quiet(test, QUIET, |_| true).await;
             samples.extend(first_pod(&mark.requests(test), name));
         }
     }

@@ -9,7 +9,7 @@ use grayrollout_e2e::{Json, Snapshot, Split, Test, deployment, grayrollout, new_
 use serde_json::{Value, json};
 
 use crate::{
-    audit::{self, Mark, Request},
+    audit::Mark,
     figures::{Figure, Target, percentile},
     report::Report,
 };
@@ -23,7 +23,6 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const QUIET: Duration = Duration::from_millis(1500);
 /// The native controller defers nothing.
 const QUIET_NATIVELY: Duration = Duration::from_millis(500);
-const POLL: Duration = Duration::from_millis(100);
 
 /// Bounds of a Deployment. The GrayRollout keeps the same ones, unless they are left to it.
 struct Case {
@@ -120,10 +119,10 @@ impl Case {
             let version = format!("v{}", round + 1);
             let mark = Mark::now(test);
             let native_took = roll(test, &native, &version, is_told_natively, false).await;
-            let native_writes = quiet(test, &mark, QUIET_NATIVELY, |request| request.native).await;
+            let native_writes = mark.quiet(test, QUIET_NATIVELY, |request| request.native).await;
             let mark = Mark::now(test);
             let our_took = roll(test, &ours, &version, is_completed, true).await;
-            let our_writes = quiet(test, &mark, QUIET, |request| request.ours).await;
+            let our_writes = mark.quiet(test, QUIET, |request| request.ours).await;
             let (ours, native) = (our_took, native_took);
             rounds.push(Round { ours, native, our_writes, native_writes });
         }
@@ -239,24 +238,4 @@ fn is_completed(patched: &Value, now: &Snapshot, name: &str) -> bool {
     status.text("/phase") == "Completed"
         && now.deployment(name).int("/metadata/generation") > patched.int("/metadata/generation")
         && now.deployment(name).annotation("grayrollout.dev/rollout").is_none()
-}
-
-/// Waits until a rollout's last write is over, and counts its writes.
-async fn quiet(
-    test: &Test,
-    mark: &Mark,
-    during: Duration,
-    of: impl Fn(&Request) -> bool,
-) -> BTreeMap<String, usize> {
-    let (mut seen, mut since) = (BTreeMap::new(), Instant::now());
-    while since.elapsed() < during {
-        tokio::time::sleep(POLL).await;
-        let requests = mark.requests(test);
-        let counts =
-            audit::count(requests.iter().filter(|request| of(request) && request.writes()));
-        if counts != seen {
-            (seen, since) = (counts, Instant::now());
-        }
-    }
-    seen
 }
