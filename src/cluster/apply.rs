@@ -77,12 +77,29 @@ impl Applier {
                     },
                     "spec": { "replicas": replicas },
                 });
+                self.known_as::<ReplicaSets>(&key, resource_version)?;
                 self.patch::<ReplicaSets>(&key, uid, &body).await.map(|_| Applied::Written)
             }
             Action::DeleteReplicaSet { name, uid, resource_version } => {
                 let key = ObjectKey::new(&target.namespace, name);
+                self.known_as::<ReplicaSets>(&key, resource_version)?;
                 self.delete::<ReplicaSets>(&key, uid, resource_version).await
             }
+        }
+    }
+
+    /// A write for another resourceVersion than is known by now is bound to be refused: it is planned
+    /// again without asking.
+    pub(super) fn known_as<K: Indexed>(
+        &self,
+        key: &ObjectKey,
+        version: &str,
+    ) -> Result<(), CallError> {
+        match self.index.version_of::<K>(key) {
+            Some(known) if known != version => {
+                Err(CallError::Conflict(format!("{key} has changed since it was planned for")))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -182,6 +199,7 @@ impl Applier {
         patch: &DeploymentPatch,
     ) -> Result<Applied, CallError> {
         let key = ObjectKey::new(&target.namespace, &target.name);
+        self.known_as::<Deployments>(&key, &patch.resource_version)?;
         let mut spec = Map::new();
         if let Some(paused) = patch.paused {
             spec.insert("paused".into(), paused.into());

@@ -188,12 +188,40 @@ async fn what_is_gone_is_forgotten_and_planned_again() {
         },
     ] {
         let api = Api::new(vec![not_found("web-a")]);
-        let known = replica_set("web-a", "r-1", "d-1", "web:1");
+        let mut known = replica_set("web-a", "r-1", "d-1", "web:1");
+        known["metadata"]["resourceVersion"] = json!("5");
         api.index.put::<ReplicaSets>(serde_json::from_value(known).unwrap());
         let error = api.apply(action).await.unwrap_err();
         assert!(matches!(error, CallError::Conflict(_)), "{error:?}");
+        assert_eq!(api.sent().len(), 1);
         assert_eq!(api.cached("web-a"), None);
     }
+}
+
+#[tokio::test]
+async fn what_is_known_to_have_changed_is_planned_again_without_asking() {
+    let api = Api::new(vec![]);
+    let known = replica_set("web-a", "r-1", "d-1", "web:1");
+    api.index.put::<ReplicaSets>(serde_json::from_value(known).unwrap());
+    api.index.put::<Deployments>(serde_json::from_value(deployment("8", "web:2")).unwrap());
+    api.index.put::<crate::cluster::slim::Rollouts>(
+        serde_json::from_value(rollout("5", &json!({"rollout": 3}))).unwrap(),
+    );
+    let delete = Action::DeleteReplicaSet {
+        name: "web-a".into(),
+        uid: "r-1".into(),
+        resource_version: "5".into(),
+    };
+    for action in [scale(), delete, Action::PatchDeployment(patch())] {
+        let error = api.apply(action).await.unwrap_err();
+        assert!(matches!(error, CallError::Conflict(_)), "{error:?}");
+    }
+    let before = seen("4", &json!({"rollout": 3}));
+    let after = seen("4", &json!({"rollout": 4}));
+    let error = api.applier.write_status(&before, &after.status).await.unwrap_err();
+    assert!(matches!(error, CallError::Conflict(_)), "{error:?}");
+    assert!(api.sent().is_empty());
+    assert_eq!(api.cached("web-a").as_deref(), Some("r-1"));
 }
 
 #[tokio::test]
@@ -242,6 +270,7 @@ async fn a_deployments_strategy_is_replaced_as_a_whole() {
         strategy: Some(Strategy::RollingUpdate { rolling_update: RollingUpdate::default() }),
         original: AnnotationChange::Remove,
         rollout: AnnotationChange::Remove,
+        resource_version: "8".into(),
         ..patch()
     };
     api.apply(Action::PatchDeployment(back)).await.unwrap();
@@ -262,7 +291,7 @@ async fn a_deployments_strategy_is_replaced_as_a_whole() {
             }),
             json!({
                 "metadata": {
-                    "uid": "d-1", "resourceVersion": "7",
+                    "uid": "d-1", "resourceVersion": "8",
                     "annotations": {
                         "grayrollout.dev/original": null,
                         "grayrollout.dev/rollout": null,

@@ -38,6 +38,7 @@ impl Applier {
             return Ok(false);
         }
         let key = ObjectKey::new(&rollout.namespace, &rollout.name);
+        self.known_as::<Rollouts>(&key, &rollout.resource_version)?;
         let body = json!({
             "apiVersion": "grayrollout.dev/v1alpha1",
             "kind": "GrayRollout",

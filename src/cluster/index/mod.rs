@@ -223,6 +223,12 @@ impl Index {
         self.lock().approved.remove(key)
     }
 
+    /// The resourceVersion of an object, where it is known.
+    #[must_use]
+    pub fn version_of<K: Indexed>(&self, key: &ObjectKey) -> Option<String> {
+        K::store(&mut self.lock()).get(key).map(|object| K::version(object).to_owned())
+    }
+
     /// UID of the ReplicaSet of this name.
     #[must_use]
     pub fn replica_set_uid(&self, key: &ObjectKey) -> Option<String> {
