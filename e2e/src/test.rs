@@ -63,18 +63,19 @@ pub fn run_policed_without_operator<F: AsyncFnOnce(&Test)>(body: F) {
 /// The same for a test that changes the policies; they are as shipped when it has ended.
 pub fn run_policed_alone<F: AsyncFnOnce(&Test)>(body: F) {
     let _alone = POLICIES.write().unwrap_or_else(PoisonError::into_inner);
-    let _put_back = PutBack;
-    run_named(policed_cluster(), name_of::<F>(), async |test: &Test| {
+    let cluster = policed_cluster();
+    let _put_back = PutBack(cluster);
+    run_named(cluster, name_of::<F>(), async |test: &Test| {
         test.start_operator().await;
         body(test).await;
     });
 }
 
-struct PutBack;
+struct PutBack(&'static Cluster);
 
 impl Drop for PutBack {
     fn drop(&mut self) {
-        if let Err(why) = install::policies_anew(policed_cluster()) {
+        if let Err(why) = install::policies_anew(self.0) {
             eprintln!("the policies could not be put back: {why}");
         }
     }

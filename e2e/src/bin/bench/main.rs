@@ -19,7 +19,10 @@ mod report;
 mod rollouts;
 mod scale;
 
-use grayrollout_e2e::{Test, cluster, run, run_without_operator};
+use grayrollout_e2e::{
+    Test, cluster, policed_cluster, run, run_policed, run_policed_without_operator,
+    run_without_operator,
+};
 use report::Report;
 
 const PARTS: [&str; 7] =
@@ -37,16 +40,16 @@ fn main() {
         let (mut report, part) = (Report::new(&part), part.as_str());
         match part {
             // These start operators of their own.
-            "crowd" => run_without_operator(async |test: &Test| {
+            "crowd" => run_bare(async |test: &Test| {
                 crowd::measure(test, &mut report).await;
             }),
-            "impatient" => run_without_operator(async |test: &Test| {
+            "impatient" => run_bare(async |test: &Test| {
                 crowd::impatient(test, &mut report).await;
             }),
-            "scale" => run_without_operator(async |test: &Test| {
+            "scale" => run_bare(async |test: &Test| {
                 scale::measure(test, &mut report).await;
             }),
-            _ => run(async |test: &Test| match part {
+            _ => run_with_operator(async |test: &Test| match part {
                 "approvals" => approvals::measure(test, &mut report).await,
                 "first-pod" => first_pod::measure(test, &mut report).await,
                 "rollouts" => rollouts::measure(test, &mut report).await,
@@ -55,5 +58,18 @@ fn main() {
         }
         report.finish();
     }
-    cluster().stop();
+    if policies() { policed_cluster() } else { cluster() }.stop();
+}
+
+/// Whether the admission policies are installed, as a user would have them.
+fn policies() -> bool {
+    std::env::var_os("BENCH_POLICIES").is_some_and(|value| value == "1")
+}
+
+fn run_with_operator<F: AsyncFnOnce(&Test)>(body: F) {
+    if policies() { run_policed(body) } else { run(body) }
+}
+
+fn run_bare<F: AsyncFnOnce(&Test)>(body: F) {
+    if policies() { run_policed_without_operator(body) } else { run_without_operator(body) }
 }
