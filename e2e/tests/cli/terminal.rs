@@ -104,15 +104,23 @@ impl Terminal {
         self.keys.flush().expect("typed");
     }
 
-    /// Waits for the end, and returns the exit code.
+    /// Waits for the end and for all that was sent to the screen, and returns the exit code.
     pub async fn ended(&mut self) -> u32 {
         let give_up = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().expect("a child of ours") {
+                self.read_out();
                 return status.exit_code();
             }
             assert!(Instant::now() < give_up, "it does not end\n{}", self.text());
             tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// The reader ends with the last holder of the terminal's other side, which was the child.
+    fn read_out(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
         }
     }
 }
@@ -121,11 +129,8 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // The reader ends with the last holder of the terminal's other side, which was the child.
-        if let Some(reader) = self.reader.take()
-            && !std::thread::panicking()
-        {
-            let _ = reader.join();
+        if !std::thread::panicking() {
+            self.read_out();
         }
     }
 }
