@@ -2,7 +2,10 @@
 
 use jiff::Timestamp;
 
-use super::screen::{age, seconds_between};
+use super::{
+    screen::{age, seconds_between},
+    view::approved_stage,
+};
 use crate::api::{
     Approval, ConditionStatus, ConditionType, GrayRollout, GrayRolloutStatus, Phase, Reason,
 };
@@ -122,8 +125,9 @@ fn progressing(
     let name = gray.metadata.name.as_deref().unwrap_or_default();
     let target = &gray.spec.target_ref.name;
     let stage = usize::try_from(status.stage.unwrap_or(0)).unwrap_or(0);
-    let (last, required) =
-        (gray.spec.stages.len(), gray.spec.approval_of(stage + 1) == Approval::Required);
+    let approved = usize::try_from(approved_stage(gray, status)).unwrap_or(0);
+    let mut unapproved = stage.max(approved) + 1..=gray.spec.stages.len();
+    let asks = unapproved.any(|stage| gray.spec.approval_of(stage) == Approval::Required);
     if let Some(what) = not_allowed(status) {
         let edit = format!("kubectl edit gr {name}{flags}");
         return Next {
@@ -159,11 +163,8 @@ fn progressing(
             }
         }
     };
-    let (goal, condition) = if stage > 0 && stage < last && required {
-        ("approval", "AwaitingApproval")
-    } else {
-        ("completed", "Ready")
-    };
+    let (goal, condition) =
+        if stage > 0 && asks { ("approval", "AwaitingApproval") } else { ("completed", "Ready") };
     Next {
         waits_for,
         command: format!("kubectl gray wait {name}{flags} --for {goal}"),

@@ -102,6 +102,16 @@ fn a_stage_that_moves() {
     assert_eq!(labelled(&screen, "Next"), "kubectl gray wait web -n shop --for completed");
 }
 
+/// What was approved ahead is not asked for again.
+#[test]
+fn what_comes_next_depends_on_what_is_approved() {
+    let stage_1 = with(moving(), &json!({"stage": 1, "approval": null}));
+    let next = "kubectl gray wait web -n shop --for";
+    assert_eq!(labelled(&screen(&stage_1), "Next"), format!("{next} approval"));
+    let ahead = with(stage_1, &json!({"approval": {"rollout": 7, "stage": 2}}));
+    assert_eq!(labelled(&screen(&ahead), "Next"), format!("{next} completed"));
+}
+
 #[test]
 fn a_stage_that_soaks() {
     let status = with(

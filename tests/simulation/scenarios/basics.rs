@@ -179,6 +179,8 @@ fn a_third_template_supersedes_and_the_second_goes_first() {
             .act(Act::Template(3))
             .until_that("the next rollout", |world| world.status().rollout == Some(number + 1));
         story.held_at(1).run(20_000).sizes(&[8, 0, 2]);
+        let blamed = story.world().log.iter().any(|line| line.contains("DriftCorrected"));
+        story.check(!blamed, "nobody is blamed for what the rollout itself takes away");
         let status = story.status();
         story.check(
             status.history.first().map(|entry| entry.result) == Some(HistoryResult::Superseded),
