@@ -56,7 +56,7 @@ pub fn resized(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>) -> Option<Ev
     // What was superseded may go after a stage is reached, and the stable revision take its place.
     let going = sizes.tracks.iter().any(|track| track.role == Role::Other && track.size() > 0);
     let resting = match draft.course {
-        Course::Forward => before.stage_reached_at.is_some(),
+        Course::Forward => before.stage_reached_at.is_some() && !going,
         Course::Resting => before.phase == Some(Phase::Completed),
         Course::RolledBack => before.phase == Some(Phase::RolledBack),
         _ => false,
@@ -76,7 +76,7 @@ pub fn resized(facts: &Facts<'_>, draft: &Draft, sizes: &Sizes<'_>) -> Option<Ev
             (*size == track.want).then(|| format!("{} from {} to {size}", rs.name, rs.replicas))
         })
         .collect();
-    (undisturbed && (resting && !going || above) && !scaled.is_empty()).then(|| Event {
+    (undisturbed && (resting || above) && !scaled.is_empty()).then(|| Event {
         kind: EventKind::DriftCorrected { field: "replicas" },
         message: format!("someone scaled a ReplicaSet; put back: {}", scaled.join(", ")),
         on: EventOn::Both,
